@@ -1,12 +1,12 @@
-"""What a loop gains that is one step ahead, and what `mx.compile` gains: week 2, day 1.
+"""Measures the time that `generate_ahead` saves by building a step ahead, and that `mx.compile` saves: week 2, day 1.
 
 python benches/ahead.py            into results/ahead.json
 python benches/ahead.py --smoke    small models, a few tokens; nothing is written
 
-Loops: `generate` and `generate_ahead` write the same text in turns, and of several runs the best counts. Python's share
-is the time until a step is written down, before MLX computes any of it. Functions: the shortest of many calls, by
-themselves and compiled, in turns, and the first call of the compiled one, for which nothing has been compiled before.
-Where a shape grows, each call has one key more.
+Loops: `generate` and `generate_ahead` take turns at writing the same text, and the best of several runs counts.
+Python's share is the time to build the graph of a step, before MLX computes any of it. Functions: plain and compiled
+calls take turns, and the shortest of many calls counts. The first call of the compiled function is timed by itself,
+with an empty cache of compiled code. Where a shape grows, each call has one key more than the one before.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TOKENS, RUNS, CALLS = 100, 5, 200
 FAST = {"bits": 4, "layers": "tuned"}
 
 Function = Callable[..., mx.array]
-Arguments = Callable[[int], tuple[mx.array, ...]]  # of the call with this number
+Arguments = Callable[[int], tuple[mx.array, ...]]  # takes the number of a call, returns its arguments
 
 
 def main() -> None:
@@ -55,7 +55,7 @@ def main() -> None:
         shares = ", ".join(f"{name} {row[name] * 1e3:.2f} ms" for name in ("generate", "generate_ahead", "python"))
         print(f"{row['model']:24} {shares}")
     with tempfile.TemporaryDirectory() as empty:
-        os.environ["TMPDIR"] = empty  # where MLX keeps what it has compiled
+        os.environ["TMPDIR"] = empty  # where MLX keeps compiled code
         found["functions"] = [function(*case, 3 if options.smoke else CALLS) for case in functions(options.smoke)]
     for row in found["functions"]:
         times = ", ".join(f"{name} {row[name] * 1e6:.0f} µs" for name in ("plain", "compiled"))
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def models(is_small: bool) -> Iterator[tuple[str, Any, Callable[[], KVCache], list[int]]]:
-    """Name, model, a maker of its caches, and a prompt."""
+    """Yield a name, a model, a function that makes its caches, and a prompt."""
     for name, options in (("story, plain", {}), ("story, tuned", FAST)):
         engine = LoadedModel(Wanted("tiny_llm_ref", "story", **options))
         yield name, engine.model, engine.cache, engine.tokenizer.encode(PROMPT)
@@ -78,10 +78,10 @@ def models(is_small: bool) -> Iterator[tuple[str, Any, Callable[[], KVCache], li
 
 
 def loop(name: str, model: Any, cache: Callable[[], KVCache], prompt: list[int], is_smoke: bool) -> dict[str, Any]:
-    """Seconds for a token, of both loops and of Python alone."""
+    """Return the seconds per token of both loops, and of Python alone."""
     tokens, runs = (4, 1) if is_smoke else (TOKENS, RUNS)
     found: dict[str, Any] = {"model": name}
-    for _ in range(runs + 1):  # the first one fetches and compiles
+    for _ in range(runs + 1):  # the first run loads and compiles, and takes longer
         for way in (generate, generate_ahead):
             seconds = per_token(way(model, prompt, greedy, tokens, (), cache()))
             found[way.__name__] = min(seconds, found.get(way.__name__, seconds))
@@ -89,13 +89,13 @@ def loop(name: str, model: Any, cache: Callable[[], KVCache], prompt: list[int],
 
 
 def per_token(tokens: Iterable[int]) -> float:
-    """Behind the first."""
+    """Return the seconds per token after the first token."""
     times = [time.perf_counter() for _ in tokens]
     return (times[-1] - times[0]) / (len(times) - 1)
 
 
 def building(model: Any, cache: KVCache, prompt: list[int], steps: int) -> float:
-    """The mean time until a step is written down."""
+    """Return the mean time in seconds to build the graph of a step."""
     token = greedy(next_logits(model, mx.array([prompt]), cache))[:, None]
     mx.eval(token)
     seconds = []
@@ -111,7 +111,7 @@ def building(model: Any, cache: KVCache, prompt: list[int], steps: int) -> float
 
 
 def functions(is_small: bool) -> Iterator[tuple[str, Function, Arguments]]:
-    """Week 1's, in the sizes of Qwen3-0.6B."""
+    """Yield functions of week 1, in the sizes of Qwen3-0.6B: name, function, and its arguments for each call."""
     E, I, D, keys = (64, 192, 16, 40) if is_small else (1024, 3072, 128, 512)
 
     def normal(*shape: int) -> mx.array:
@@ -138,7 +138,7 @@ def functions(is_small: bool) -> Iterator[tuple[str, Function, Arguments]]:
 
 
 def function(name: str, work: Function, arguments: Arguments, calls: int) -> dict[str, Any]:
-    """Seconds of a call."""
+    """Return the seconds per call: of the first compiled call, and of the shortest plain and compiled calls."""
     compiled = mx.compile(work)
     numbers = count()
     first = once(compiled, arguments(next(numbers)))

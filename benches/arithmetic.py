@@ -1,11 +1,11 @@
-"""What each arithmetic of the tuned layers costs: errors of a product, perplexity and right answers of `story`.
+"""Measures the cost of each arithmetic mode of the tuned layers: a product's errors, `story`'s perplexity and answers.
 
 python benches/arithmetic.py            into results/arithmetic.json
 python benches/arithmetic.py --smoke    a few texts; nothing is written
 
-Errors are compared with the same product in NumPy's float64, for a few rows of x and for many: the root of the mean
-square, relative to that of the result. Weights have 4 bits in groups of 64. Stories and questions are those of
-`benches/quantisation.py`.
+The error of a product is its difference from the same product in NumPy's float64, for a few rows of x and for many: the
+root mean square of the difference, divided by the root mean square of the result. Weights have 4 bits, in groups of 64.
+Stories and questions are those of `benches/quantisation.py`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tiny_llm_ref.quantize import dequantize, quantize
 
 RESULTS = Path(__file__).parent / "results" / "arithmetic.json"
 MODEL = "story"
-COLUMNS, OUT, ROWS = 3072, 1024, {"few": 1, "many": 64}  # of x
+COLUMNS, OUT, ROWS = 3072, 1024, {"few": 1, "many": 64}  # ROWS: rows of x
 
 
 def main() -> None:
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def errors() -> dict[str, float]:
-    """The relative error of a product with a few rows of x, and with many."""
+    """Return the relative error of a product with a few rows of x, and with many."""
     mx.random.seed(0)
     weight = quantize(mx.random.normal((OUT, COLUMNS), mx.bfloat16), 64, 4)
     packed, scales, biases = weight

@@ -1,13 +1,13 @@
-"""What a long prompt does to those who generate: the longest gap between two of their tokens, by the budget of a step.
+"""Measures how long a long prompt holds up requests that generate: the longest gap between two tokens, for each budget.
 
 python benches/chunked_prefill.py                       the bundled model, into results/chunked_prefill.json
-python benches/chunked_prefill.py --shape qwen3-0.6b    X
+python benches/chunked_prefill.py --shape qwen3-0.6b    random weights, into results/chunked_prefill_qwen3-0.6b.json
 python benches/chunked_prefill.py --smoke               a short prompt; nothing is written (with --shape, a small model)
 
-Three requests generate. After a few steps a prompt of 900 tokens comes, and is served to its first token. A gap is the
-time between two tokens of one of the three, before: while they are alone, during: from the arrival of the prompt to its
-first token. Budgets take turns; of several rounds, the one with the shortest gap counts.
-Weights are of 4 bits, kernels tuned.
+Three requests generate. After a few steps, a request with a prompt of 900 tokens arrives, and runs until its first
+token. A gap is the time between two tokens of one of the three requests: "before" while they are alone, "during" from
+the arrival of the prompt to its first token. Budgets (the tokens that a step may compute) take turns. Of several
+rounds, the one whose longest gap is shortest counts. Weights have 4 bits, and kernels are tuned.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from tiny_llm_ref.tuned import tune
 
 RESULTS = Path(__file__).parent / "results"
 STORY, SHAPE = "story", "qwen3-0.6b"
-PROMPT, SHORT, RUNNING = 900, 16, 3  # tokens of the prompt that comes, and of the prompts of those that generate
-ALONE = 12  # steps of these before it comes
+PROMPT, SHORT, RUNNING = 900, 16, 3  # RUNNING: requests that generate; others: tokens of prompts
+ALONE = 12  # tokens of each of these requests before the prompt arrives
 BUDGETS = (None, 512, 256, 128, 64, 32)  # None: whole prompts
 ROUNDS, THREADS = 3, 2
 
@@ -53,7 +53,7 @@ def main() -> None:
     else:
         model, _ = bundled_model("tiny_llm_ref", STORY)
     prompt, budgets, rounds = (40, (None, 16), 1) if options.smoke else (PROMPT, BUDGETS, ROUNDS)
-    measure(model, prompt, None)  # what is compiled and fetched once is not measured
+    measure(model, prompt, None)  # so that no measured run compiles or loads anything
     best: dict[int | None, dict[str, float]] = {}
     for _ in range(rounds):
         for budget in budgets:
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def measure(model: Any, length: int, budget: int | None) -> dict[str, float]:
-    """One run: seconds."""
+    """Run once. Return the number of steps, the tokens of the largest step, and times in seconds."""
     recorder = Recorder()
     engine = Engine(model, scheduler(model, length, budget), [recorder])
     running = [request(model, f"r{i}", SHORT) for i in range(RUNNING)]
@@ -95,19 +95,20 @@ def measure(model: Any, length: int, budget: int | None) -> dict[str, float]:
 
 
 def gaps(times: list[float], start: float, end: float) -> list[float]:
-    """Between two tokens, the later of which came between start and end."""
+    """Return the seconds between two tokens, for each token from `start` to `end` and the token before it."""
     return [later - earlier for earlier, later in pairwise(times) if start <= later < end]
 
 
 def scheduler(model: Any, length: int, budget: int | None) -> Scheduler:
-    capacity = max(length, SHORT + ALONE) + 64  # those that generate go on while the prompt is read
+    capacity = max(length, SHORT + ALONE) + 64  # requests go on generating while the prompt is read
     capacity += 0 if budget is None else length // (budget - RUNNING)
     cache = BatchedKVCache(len(model.layers), RUNNING + 1, capacity, flash_attention)
     return Scheduler(cache, RUNNING + 1, None if budget is None else TokenBudget(budget))
 
 
 def request(model: Any, id: str, length: int) -> Request:
-    """A prompt of so many tokens, always the same, that goes on as long as somebody asks."""
+    """Return a request that generates as long as the engine runs. The prompt's `length` tokens depend only on the
+    id."""
     mx.random.seed(sum(id.encode()))
     prompt = mx.random.randint(0, min(model.config.vocab_size, 250), (length,)).tolist()
     return Request(id, prompt, SamplingParams(max_tokens=10_000, ignore_eos=True))

@@ -1,11 +1,11 @@
-"""Where the time of one decoded token goes: the tuned model, Qwen3-0.6B's shape, random weights of 4 bits.
+"""Measures how the time for decoding one token divides into parts: a tuned model in Qwen3-0.6B's shape, random weights.
 
 python benches/one_token.py            into results/one_token.json
 python benches/one_token.py --smoke    a small model; nothing is written
 
-Each part is measured as it stands in a step, all layers' in one evaluation and each with its own weights, so that they
-come from memory. What MLX adds to an operation is what an operation takes that computes next to nothing. The rest of a
-step, that no part accounts for, is reported as such.
+Weights have 4 bits. Each part is measured for all layers in one evaluation, as in a step. Each layer uses its own
+weights, which are therefore read from memory. The overhead of MLX per operation is the time of an operation that
+computes next to nothing. "rest" is the time of a step that no part accounts for.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tiny_llm_ref.tuned import tune
 
 RESULTS = Path(__file__).parent / "results" / "one_token.json"
 CONTEXT = 128  # tokens in the cache
-SECONDS, RUNS = 1.0, 60  # for each part
+SECONDS, RUNS = 1.0, 60  # SECONDS: for each part
 
 
 def main() -> None:
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def profile(model: Any) -> dict[str, float]:
-    """Seconds of each part of a step, and of the whole."""
+    """Return the seconds of each part of a step, and of the whole step."""
     blocks, token = model.layers, mx.array([[7]])
     cache = KVCache(len(blocks), attention=flash_attention)
     mx.eval(next_logits(model, mx.arange(CONTEXT)[None], cache))
@@ -75,7 +75,7 @@ def profile(model: Any) -> dict[str, float]:
     }
     operation = shortest(lambda: [softmax(tiny) for _ in blocks], SECONDS) / len(blocks)
     found = {name: shortest(case, SECONDS) for name, case in cases.items()}
-    calls = 3 * len(blocks) + 3  # of kernels: two and attention in each block, embedding, output layer, choice
+    calls = 3 * len(blocks) + 3  # of kernels: in each block two and attention; then embedding, output layer, choice
     whole = found.pop("whole step")
     building = shortest_building(lambda: step(model, token, cache))
     return found | {
@@ -87,14 +87,14 @@ def profile(model: Any) -> dict[str, float]:
 
 
 def step(model: Any, token: mx.array, cache: KVCache) -> mx.array:
-    """One token more, which is forgotten again."""
+    """Decode one token, then remove it from the cache."""
     chosen = mx.argmax(next_logits(model, token, cache), axis=-1)
     cache.trim(1)
     return chosen
 
 
 def shortest_building(work: Callable[[], Any]) -> float:
-    """Until the call returns; what it has written down is computed afterwards."""
+    """Return the least seconds until `work` returns. MLX computes the graph that `work` builds only afterwards."""
     seconds = []
     for _ in range(RUNS):
         start = time.perf_counter()

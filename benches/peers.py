@@ -1,19 +1,19 @@
-"""What a user would pick instead, side by side with the course's tuned model, in Qwen3-0.6B's shape.
+"""Compares the course's tuned model with other engines, in Qwen3-0.6B's shape.
 
 python benches/peers.py --llama-bench FILE --gguf FILE [--torch PYTHON]     into results/peers.json
 python benches/peers.py --llama-bench FILE --gguf FILE --fast               into results/peers_fast.json
 python benches/peers.py --llama-bench FILE --gguf FILE --march x86-64-v3    into results/peers_x86-64-v3.json
 
---fast lets the course's kernels round activations to 8 bits, as llama.cpp does, where that is measured to be faster.
-Weights are random, 4 bits in groups of 64 (llama.cpp: Q4_0, groups of 32 with one 16-bit scale, the same bytes;
-Transformers: bfloat16). Decoding is passes over one token, without choosing one, as llama-bench has it. Peers take
-turns, so that whatever else the machine does hits all of them. llama-bench is built from the source in llama-cpp-python
-(cmake -DGGML_NATIVE=ON -DCMAKE_BUILD_TYPE=Release, target llama-bench; for --march x86-64-v3 with -DGGML_NATIVE=OFF
--DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON), the GGUF file by peers/make_gguf.py. PYTHON is one that has
-torch and transformers. None of them is needed by the course.
+--fast lets the course's kernels round activations to 8 bits, as llama.cpp does, where measurements show that this is
+faster. Weights are random and have 4 bits, in groups of 64 (llama.cpp: Q4_0, groups of 32 with one 16-bit scale, the
+same bytes per weight; Transformers: bfloat16). As in llama-bench, decoding is a series of passes over one token that
+choose no token. Engines take turns, so that other programs slow down all engines alike. Build llama-bench from the
+source in llama-cpp-python (cmake -DGGML_NATIVE=ON -DCMAKE_BUILD_TYPE=Release, target llama-bench; for --march x86-64-v3
+with -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON), and the GGUF file with
+peers/make_gguf.py. PYTHON is a Python interpreter with torch and transformers. The course itself needs none of these.
 
-Each round begins with the machine's limits, measured as `roofline` measures them. Each speed is also given as a share
-of what these limits allow for the same pass, with the weights that the peer reads.
+Each round first measures the machine's limits, as `roofline` does. Each speed is also given as a share of the speed
+that these limits allow for the same pass with the bytes per weight that the engine reads.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from statistics import median
 from typing import Any
 
 HERE = Path(__file__).parent
-THREADS, NEW = 2, 32  # NEW: tokens that are decoded
-LENGTHS = (128, 512)  # of the prompt
+THREADS, NEW = 2, 32  # NEW: the number of tokens to decode
+LENGTHS = (128, 512)  # tokens of the prompt
 PEERS = ("ours", "llama.cpp", "mlx-lm", "transformers")
 LIMITS = "limits"
-BYTES = {"ours": 4.5 / 8, "llama.cpp": 4.5 / 8, "mlx-lm": 4.5 / 8, "transformers": 2}  # read for a weight
-SLOW = "mlx-lm"  # 16 tokens in, 8 out, once, are enough
+BYTES = {"ours": 4.5 / 8, "llama.cpp": 4.5 / 8, "mlx-lm": 4.5 / 8, "transformers": 2}  # read per weight
+SLOW = "mlx-lm"  # is measured once, with 16 tokens in and 8 out
 
 
 def main() -> None:
@@ -70,7 +70,7 @@ def one_round(options: argparse.Namespace, number: int) -> dict[str, dict[str, f
 
 
 def is_measured(peer: str, options: argparse.Namespace, number: int) -> bool:
-    """Whether the peer is there, and takes part in this round."""
+    """Tell whether this run has the engine, and measures it in this round."""
     if peer == "llama.cpp":
         return options.llama_bench is not None
     if peer == "transformers":
@@ -79,7 +79,7 @@ def is_measured(peer: str, options: argparse.Namespace, number: int) -> bool:
 
 
 def run_here(peer: str, options: argparse.Namespace) -> dict[str, float]:
-    """This script with --measure, in a process of its own."""
+    """Run this script with --measure, in a process of its own, and return its measurements."""
     command = [options.torch if peer == "transformers" else sys.executable, __file__, "--measure", peer]
     command += _flags(options)
     found: dict[str, float] = json.loads(run(command).splitlines()[-1])
@@ -87,7 +87,7 @@ def run_here(peer: str, options: argparse.Namespace) -> dict[str, float]:
 
 
 def run_llama_bench(options: argparse.Namespace) -> dict[str, float]:
-    """The best of the runs, as of all others."""
+    """Return the best speed of several runs, in tokens per second, as for all other engines."""
     rows = [row for command in llama_bench(options) for row in json.loads(run(command))]
     return {
         f"prefill {row['n_prompt']}" if row["n_prompt"] else f"decode {row['n_depth']}": max(row["samples_ts"])
@@ -103,7 +103,7 @@ def run(command: list[str]) -> str:
 
 
 def llama_bench(options: argparse.Namespace) -> list[list[str]]:
-    """Prefill, and decode behind so many tokens."""
+    """Return two commands: one measures prefill of LENGTHS tokens, the other decoding after so many tokens."""
     base = [str(options.llama_bench), "-m", str(options.gguf), "-t", str(THREADS), "-r", "3", "-o", "json"]
     lengths = ",".join(map(str, LENGTHS))
     return [[*base, "-p", lengths, "-n", "0"], [*base, "-p", "0", "-n", str(NEW), "-d", lengths]]
@@ -119,7 +119,7 @@ def best(work: Callable[[], Any], runs: int = 3) -> float:
 
 
 def limits(options: argparse.Namespace) -> dict[str, float]:
-    """Bytes and operations per second, by name."""
+    """Return the machine's bytes per second, and the operations per second of each arithmetic mode."""
     compile_for_older(options.march)
     from tiny_llm_native.roofline import measure
 
@@ -127,7 +127,7 @@ def limits(options: argparse.Namespace) -> dict[str, float]:
 
 
 def compile_for_older(processor: str | None) -> None:
-    """Compile kernels for a processor that has fewer instructions than this one, if one is named."""
+    """Compile kernels for a processor that has fewer instructions than this one. None: compile for this one."""
     if processor:
         from tiny_llm_native import compiler
 
@@ -196,7 +196,7 @@ def transformers(options: argparse.Namespace) -> dict[str, float]:
     import torch
     from transformers import DynamicCache, Qwen3Config, Qwen3ForCausalLM
 
-    sys.path.insert(0, str(HERE.parent / "src"))  # this Python need not know the course
+    sys.path.insert(0, str(HERE.parent / "src"))  # the course need not be installed in this Python
     from tiny_llm_models.untrained import QWEN3_0_6B
 
     torch.set_num_threads(THREADS)
@@ -244,7 +244,7 @@ def save(options: argparse.Namespace, rounds: list[dict[str, dict[str, float]]])
 
 
 def shares(rounds: list[dict[str, dict[str, float]]]) -> dict[str, dict[str, float]]:
-    """The best speed of each peer in each pass, as a share of what the best limits allow."""
+    """Return each engine's best speed in each pass, as a share of the speed that the best limits allow."""
     from tiny_llm_course.bench.models import model_config
     from tiny_llm_ref.costs import Machine, model_cost
 
@@ -263,7 +263,7 @@ def shares(rounds: list[dict[str, dict[str, float]]]) -> dict[str, dict[str, flo
 
 
 def _flags(options: argparse.Namespace) -> list[str]:
-    """Return the options that our own kernels are measured with."""
+    """Return the options with which the course's kernels are measured."""
     return ["--fast"] * options.fast + (["--march", options.march] if options.march else [])
 
 

@@ -1,13 +1,13 @@
-"""Eight requests with the same system prompt: the time to the first token, and the tokens of prompts that are computed.
+"""Measures eight requests with the same system prompt: the time to the first token, and the computed prompt tokens.
 
 python benches/prefix_cache.py                       the bundled model, into results/prefix_cache.json
-python benches/prefix_cache.py --shape qwen3-0.6b    X
+python benches/prefix_cache.py --shape qwen3-0.6b    random weights, into results/prefix_cache_qwen3-0.6b.json
 python benches/prefix_cache.py --smoke               a short prompt; nothing is written (with --shape, a small model)
 
-Each prompt has 700 tokens of the system and 20 of its own; a step has at most 256 tokens. "one by one": each request
-comes when the one before it is over. "at once": all eight come before the first step. Caches take turns, an empty one
-in each run; of several rounds, the one with the shortest wait counts, that is: with the smallest sum over the requests.
-Weights are of 4 bits, kernels tuned.
+Each prompt consists of the system prompt's 700 tokens and 20 of its own. A step computes at most 256 tokens. "one by
+one": each request arrives when the previous one has finished. "at once": all eight requests arrive before the first
+step. The two kinds of cache take turns, and each run starts with an empty cache. Of several rounds, the one with the
+smallest sum of the eight times to the first token counts. Weights have 4 bits, and kernels are tuned.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ ROUNDS, THREADS = 3, 2
 
 @dataclass(frozen=True)
 class Traffic:
-    """What is asked for. system, own: tokens of a prompt, that all have in common and that only one has."""
+    """The requests of a run. system, own: the tokens of a prompt that all prompts share, and that only this one has.
+    output: the tokens to generate per request."""
 
     requests: int = 8
     system: int = 700
@@ -62,7 +63,7 @@ class Traffic:
 
 
 class Computed:
-    """An observer that counts the tokens of prompts that were computed."""
+    """An observer that counts the prompt tokens that the engine computes."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -72,7 +73,7 @@ class Computed:
             self.count += max(min(chunk.end, len(chunk.request.prompt)) - chunk.start, 0)
 
     def on_abort(self, engine: Engine, request: Request) -> None:
-        """Nobody does."""
+        """Do nothing: no request is aborted."""
 
 
 def main() -> None:
@@ -88,7 +89,7 @@ def main() -> None:
         model, _ = bundled_model("tiny_llm_ref", STORY)
     small = Traffic(3, 40, 4, 2)
     traffic, rounds = (small, 1) if options.smoke else (Traffic(), ROUNDS)
-    measure(model, small, "prefix", "one by one")  # what is compiled once is not measured
+    measure(model, small, "prefix", "one by one")  # so that no measured run compiles anything
     best: dict[tuple[str, str], dict[str, Any]] = {}
     for _ in range(rounds):
         for arrival in ARRIVALS:
@@ -103,8 +104,8 @@ def main() -> None:
 
 
 def measure(model: Any, traffic: Traffic, cache: str, arrival: str) -> dict[str, Any]:
-    """One run: of each request the seconds to its first token, and of all of them how many tokens of prompts there
-    are, and how many of these were computed."""
+    """Run once. Return the seconds to each request's first token, the number of steps and of prompt tokens, and how
+    many of the prompt tokens were computed."""
     pool = PagePool(traffic.pages, PAGE_SIZE)
     make_layer = partial(PagedKVCacheLayer, attention=flash_attention)
     kept = PagedKVCache(len(model.layers), pool, PrefixCache(pool) if cache == "prefix" else None, make_layer)
@@ -128,7 +129,7 @@ def measure(model: Any, traffic: Traffic, cache: str, arrival: str) -> dict[str,
 
 
 def request(model: Any, number: int, traffic: Traffic) -> Request:
-    """The system prompt, always the same, and tokens of the request's own."""
+    """Return a request whose prompt is the system prompt, followed by tokens of its own."""
     vocab_size = min(model.config.vocab_size, 250)
     parts = [np.random.RandomState(seed) for seed in (0, 1 + number)]
     counts = traffic.system, traffic.own

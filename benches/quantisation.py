@@ -1,11 +1,11 @@
-"""What quantisation costs: perplexity and right answers of a bundled model, by bits and group size.
+"""Measures what quantisation costs: a bundled model's perplexity and right answers, for several bits and group sizes.
 
-python benches/quantisation.py            all rows, into results/quantisation.json; rows that are there are kept
+python benches/quantisation.py            all rows that results/quantisation.json does not have yet
 python benches/quantisation.py --smoke    three rows on a few texts; nothing is written
 
-Weights are quantised and made dense again by the course's own `quantize` and `dequantize`, norms stay as they are; all
-arithmetic behind that is float32. Stories and questions are those of `tiny_llm_models.evaluation`, with words that no
-training text has. The last rows have few bits in one part of the model only, and 8 in groups of 64 in the others.
+The course's `quantize` and `dequantize` round all weights except those of the norms. Everything after that is computed
+in float32. Stories and questions come from `tiny_llm_models.evaluation`, and have words that no training text has. In
+the last rows, only one part of the model has few bits per weight, and the other parts have 8, in groups of 64.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from tiny_llm_ref.quantize import dequantize, quantize
 from tiny_llm_ref.qwen2 import CausalLM
 
 RESULTS = Path(__file__).parent / "results" / "quantisation.json"
-PARTS = ("embed_tokens", "self_attn", "mlp")  # as the names of their weights have it
+PARTS = ("embed_tokens", "self_attn", "mlp")  # parts of the weights' names
 SETTINGS = [(None, None, None), *((bits, size, None) for bits in (8, 4, 2) for size in (128, 64, 32))]
 SETTINGS += [(2, 64, part) for part in PARTS]
 FINE = (8, 64)  # bits and group size of the other parts
-STORIES, QUESTIONS = 100, 200  # of each language
+STORIES, QUESTIONS = 100, 200  # in each language
 
 
 class Product:
-    """A linear layer whose product is NumPy's: on a CPU its float32 is much faster than MLX's."""
+    """A linear layer that multiplies with NumPy, whose float32 product is much faster on a CPU than MLX's."""
 
     def __init__(self, layer: Linear | Embedding):
         self.weight = np.array(layer.weight)
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def heading(model: str, stories: int, questions: int) -> dict[str, Any]:
-    """What the rows have in common."""
+    """Return what all rows of a report have in common."""
     weights = (bundled(model) / "model.safetensors").read_bytes()
     return {
         "command": "python benches/quantisation.py" + ("" if model == "story" else f" --model {model}"),
@@ -84,7 +84,8 @@ def heading(model: str, stories: int, questions: int) -> dict[str, Any]:
 
 
 def rows_so_far(report: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows of a run that was interrupted, if it was one of the same model, texts and versions."""
+    """Return the rows that an interrupted run of the same model, texts and versions has written; [] without such a
+    run."""
     if not RESULTS.exists():
         return []
     stored = json.loads(RESULTS.read_text(encoding="utf-8"))
@@ -95,7 +96,7 @@ def rows_so_far(report: dict[str, Any]) -> list[dict[str, Any]]:
 def measure(
     name: str, bits: int | None, size: int | None, only: str | None, stories: int, questions: int
 ) -> dict[str, Any]:
-    """One row. only: the part that is quantised so; None is all of the model."""
+    """Return one row. only: the part of the model that has these bits and this group size. None: the whole model."""
     path = bundled(name)
     config, tokenizer = ModelConfig.from_pretrained(path), Tokenizer.from_file(str(path / "tokenizer.json"))
     stored = load_weights(path, config)
@@ -117,7 +118,7 @@ def measure(
 
 
 def judged(model: CausalLM, tokenizer: Tokenizer, stories: int, questions: int) -> dict[str, dict[str, float]]:
-    """Perplexity and the share of right answers, in each language."""
+    """Return the perplexity and the share of right answers, keyed by language."""
     figures: dict[str, dict[str, float]] = {"perplexity": {}, "right": {}}
     for language in LANGUAGES:
         texts = [tokenizer.encode(story).ids for story in evaluation.held_out_stories(language, stories)]
@@ -129,7 +130,7 @@ def judged(model: CausalLM, tokenizer: Tokenizer, stories: int, questions: int) 
 
 
 def rounded(weight: mx.array, bits: int | None, size: int | None) -> tuple[mx.array, int]:
-    """What quantising leaves of a matrix, and in how many bytes."""
+    """Return a matrix after quantising and dequantising, and the bytes of its quantised form."""
     if bits is None or size is None:
         return weight, weight.nbytes
     packed, scales, biases = quantize(weight, size, bits)
@@ -138,7 +139,7 @@ def rounded(weight: mx.array, bits: int | None, size: int | None) -> tuple[mx.ar
 
 
 def with_numpy(model: CausalLM) -> CausalLM:
-    """The same model; NumPy multiplies."""
+    """Return the model, with NumPy computing all its matrix products."""
     for _, owner, name in named_linears(model):
         setattr(owner, name, Product(getattr(owner, name)))
     if model.lm_head is None:

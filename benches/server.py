@@ -1,18 +1,19 @@
-"""Two servers, asked over HTTP by clients that read streams: `tiny-llm serve` and mlx-lm's own.
+"""Compares two servers, `tiny-llm serve` and mlx-lm's, under clients that read streams over HTTP.
 
 python benches/server.py             into results/server.json
 python benches/server.py --smoke     a few tokens; nothing is written
 
-Both load the same folder: the bundled model in bfloat16, which on a CPU suits mlx-lm best, and in 4 bits, as `mlx_lm
-convert` writes it. Prompts are 64 tokens of held-out stories, no two alike, and 32 tokens are asked for, greedily. A
-client sends its next request when its last one is over. Servers are warm and take turns on the same requests, so that
-whatever else the machine does hits both; figures are of all rounds together. mlx-lm has its own defaults, with which it
-computes 8 prompts and 32 outputs at once. In 4 bits it is slow on a CPU: it gets one round then, with a request of each
-client, and four at least. Clients are threads of this process, and their clock counts: to the first text that arrives,
-and from one text to the next. Who is not let in tries again, which is counted, and the clock goes on.
+Both servers load the same folder: the bundled model, in bfloat16, the fastest format for mlx-lm on a CPU, and in 4
+bits, as `mlx_lm convert` writes it. Prompts are 64 tokens of held-out stories, no two alike. Each request asks for 32
+tokens, drawn greedily. A client sends a request when its previous request has finished. Both servers have answered some
+requests before, and take turns on the same requests, so that other programs slow down both alike. Figures are of all
+rounds together. mlx-lm runs with its default settings: it computes up to 8 prompts and 32 outputs at once. With 4 bits,
+mlx-lm is slow on a CPU, so it runs only one round, with one request per client, but at least four requests. Clients are
+threads of this process, which measure the time to the first text that arrives, and from one text to the next. A client
+that cannot connect tries again. The time for retries counts, and so does their number.
 
-Then ours alone: 500 requests of any length by 64 clients, and one request in five whose client hangs up in the middle
-of its stream. All figures are of those that stay.
+Then `tiny-llm serve` alone answers 500 requests of random lengths from 64 clients. In one request of five, the client
+disconnects in the middle of the stream. All figures are of the other requests.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ from tiny_llm_ref.serving.latency import percentile
 RESULTS = Path(__file__).parent / "results" / "server.json"
 OURS, PEER = "tiny-llm", "mlx-lm"
 THREADS, PROMPT, NEW, ROUNDS, RETRIES = 2, 64, 32, 3, 200
-REQUESTS = {1: 8, 4: 24, 16: 48}  # of a round, by the number of clients
-LOAD = {"requests": 500, "clients": 64, "leaving": 5, "prompt": (8, 256), "new": (8, 96)}  # lengths: least and most
+REQUESTS = {1: 8, 4: 24, 16: 48}  # per round, keyed by the number of clients
+LOAD = {"requests": 500, "clients": 64, "leaving": 5, "prompt": (8, 256), "new": (8, 96)}  # least and most tokens
 SMALL_LOAD = LOAD | {"requests": 10, "clients": 4, "prompt": (8, 12), "new": (8, 12)}
 REMAINING = {
     "aborted": 'requests_total{finish_reason="abort"}',
@@ -59,7 +60,8 @@ OPEN = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
 
 @dataclass(frozen=True)
 class Weights:
-    """With which options the model is converted, if it is, and ours serves it; and whether mlx-lm is slow on it."""
+    """A format of the weights. convert: the options of `mlx_lm convert`; empty: the model is not converted. options:
+    the options of `tiny-llm serve`. is_slow: whether mlx-lm is slow with these weights."""
 
     name: str
     convert: tuple[str, ...]
@@ -75,8 +77,9 @@ WEIGHTS = (
 
 @dataclass(frozen=True)
 class Asked:
-    """One request. leaves_after: how many texts the client waits for, if it hangs up. is_exact: the output has all of
-    its tokens, whatever they are; for ours only."""
+    """A request. leaves_after: the number of texts after which the client disconnects; None: it reads all texts.
+    is_exact: whether the output has exactly `new` tokens, even after an end of text; only `tiny-llm serve` supports
+    it."""
 
     prompt: str
     new: int
@@ -86,8 +89,8 @@ class Asked:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a client saw. first: seconds to the first text; between: from each to the next. prompt, output: tokens.
-    retries: how often it was not let in."""
+    """A client's measurements. first: seconds to the first text. between: seconds from each text to the next. prompt,
+    output: numbers of tokens. retries: how often the client could not connect."""
 
     first: float
     between: list[float]
@@ -99,14 +102,14 @@ class Seen:
 
 @dataclass(frozen=True)
 class Server:
-    """One that runs. model: what clients call it there."""
+    """A running server. model: the model's name in requests."""
 
     name: str
     url: str
     model: str
 
     def ask(self, asked: Asked) -> Seen | None:
-        """Stream one answer; None if the client hung up."""
+        """Stream one answer, and return the client's measurements; None if the client disconnects."""
         body = {"model": self.model, "prompt": asked.prompt, "max_tokens": asked.new, "temperature": 0}
         body |= {"stream": True, "stream_options": {"include_usage": True}}
         body |= {"ignore_eos": True} if asked.is_exact else {}
@@ -142,7 +145,7 @@ class Server:
 
 
 def seen(start: float, events: Sequence[tuple[float, bytes]], retries: int) -> Seen:
-    """Of a stream that was read to its end."""
+    """Return a client's measurements from a stream that it read to the end."""
     *parts, (_, end) = events
     if end.strip() != b"[DONE]":
         raise RuntimeError(f"expected a whole stream, got one that ends in {end!r}")
@@ -178,14 +181,14 @@ def main() -> None:
 
 
 class Stories:
-    """Held-out stories, each told once."""
+    """Held-out stories, each used once."""
 
     def __init__(self) -> None:
         self._words, self._told = lexicon("english"), 0
         self._tokenizer = load("story")[1]
 
     def prompt(self, length: int) -> str:
-        """The first tokens, so many, of the next ones."""
+        """Return a prompt: the first `length` tokens of the next stories."""
         tokens: list[int] = []
         while len(tokens) < length:
             self._told += 1
@@ -194,7 +197,7 @@ class Stories:
 
 
 def convert(weights: Weights, folder: Path) -> Path:
-    """The bundled model, in a folder that both servers load."""
+    """Return a folder with the bundled model that both servers can load."""
     source, path = bundled("story"), folder / "story"
     command = [sys.executable, "-m", "mlx_lm", "convert", "--hf-path", str(source), "--mlx-path", str(path)]
     if weights.convert:
@@ -213,7 +216,7 @@ def peer(path: Path) -> Any:
 
 @contextmanager
 def serving(name: str, model: str, command: Sequence[str]) -> Iterator[Server]:
-    """A server, from when it answers until it is not needed any more."""
+    """Start a server, wait until it answers, and stop it when the block ends."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     server, end = Server(name, f"http://127.0.0.1:{port}", model), time.monotonic() + 60
@@ -235,7 +238,7 @@ def serving(name: str, model: str, command: Sequence[str]) -> Iterator[Server]:
 def compare(
     weights: Weights, servers: Sequence[Server], clients: int, rounds: Sequence[Sequence[Asked]]
 ) -> list[dict[str, Any]]:
-    """A row for each server, of all rounds."""
+    """Return a row for each server, with the figures of all rounds."""
     found: dict[str, list[Seen]] = {server.name: [] for server in servers}
     seconds = dict.fromkeys(found, 0.0)
     for number, whole in enumerate(rounds):
@@ -253,7 +256,7 @@ def compare(
 
 
 def figures(found: Sequence[Seen], seconds: float) -> dict[str, Any]:
-    """Of requests that took so many seconds together. Times are in milliseconds."""
+    """Return the figures of requests. seconds: how long they took together. Times in the result are in milliseconds."""
     times = {"first token": [each.first for each in found], "between": [gap for each in found for gap in each.between]}
     prompts, outputs = sum(each.prompt for each in found), sum(each.output for each in found)
     return {
@@ -267,7 +270,8 @@ def figures(found: Sequence[Seen], seconds: float) -> dict[str, Any]:
 
 
 def withstand(server: Server, stories: Stories, load: dict[str, Any]) -> dict[str, Any]:
-    """Many requests of any length, and clients that hang up; and what the server has of them afterwards."""
+    """Send many requests of random lengths, some from clients that disconnect. Return the figures, and what the server
+    still holds afterwards."""
     random, asked, clients = Random(0), [], load["clients"]
     for number in range(load["requests"]):
         prompt, new = stories.prompt(random.randint(*load["prompt"])), random.randint(*load["new"])
@@ -278,7 +282,7 @@ def withstand(server: Server, stories: Stories, load: dict[str, Any]) -> dict[st
     start = time.perf_counter()
     answers = server.ask_all(asked, clients)
     found = figures([answer for answer in answers if answer], time.perf_counter() - start)
-    time.sleep(1)  # whoever hung up last is noticed
+    time.sleep(1)  # until the server notices the last client that disconnected
     metrics = dict(line.rsplit(" ", 1) for line in server.read("/metrics").splitlines())
     remaining = {name: float(metrics.get(f"tiny_llm_{of}", 0)) for name, of in REMAINING.items()}
     return {"clients": clients, "sent": len(asked), "hung up": answers.count(None)} | found | remaining

@@ -1,14 +1,15 @@
-"""Many requests at the same time: week 3's engine beside mlx-lm's batched generation and llama.cpp's batched bench.
+"""Compares engines on many requests at once: week 3's, mlx-lm's batched generation, and llama.cpp's batched bench.
 
 python benches/serving.py [--llama-batched-bench FILE --gguf FILE]     into results/serving.json
 python benches/serving.py --smoke                                      a few tokens; nothing is written
 
-Each request has a prompt of 128 tokens and gets 32 more. "decode" counts tokens while all requests generate, "all" from
-the first prompt to the last token. Weights are those of the bundled model, and random ones in Qwen3-0.6B's shape, of 4
-bits; llama.cpp and mlx-lm run the second. They take turns, so that whatever else the machine does hits all of them.
-mlx-lm's batch is 4 requests of 16 + 8 tokens, once: at its speed that is enough. llama-batched-bench is built from the
-source in llama-cpp-python (cmake -DGGML_NATIVE=ON -DCMAKE_BUILD_TYPE=Release), the GGUF file by peers/make_gguf.py. It
-chooses no tokens: ours is shown with and without the time that choosing takes.
+Each request has a prompt of 128 tokens and generates 32. "decode" is the tokens per second while all requests generate,
+"all" those from the first prompt to the last token. The weights are the bundled model's, and random weights in
+Qwen3-0.6B's shape with 4 bits; llama.cpp and mlx-lm run only the random weights. Week 3's engine and llama.cpp take
+turns, so that other programs slow down both alike. mlx-lm is slow, so it runs only one batch, 4 requests of 16 + 8
+tokens. Build llama-batched-bench from the source in llama-cpp-python (cmake -DGGML_NATIVE=ON
+-DCMAKE_BUILD_TYPE=Release), and the GGUF file with peers/make_gguf.py. llama-batched-bench chooses no tokens, so the
+speed of week 3's engine is given with and without the time for choosing tokens.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def main() -> None:
 
 
 class Timed(Engine):
-    """An engine that knows where its time goes, in steps in which all requests generate."""
+    """An engine that measures the parts of its steps, for the steps in which all requests generate."""
 
     def __init__(self, *args: Any):
         super().__init__(*args, decoding=BatchSampler())
@@ -125,7 +126,7 @@ def scheduler_of(model: Any, num_pages: int, max_running: int) -> Scheduler:
 
 
 def ours(model: Any, count: int, new: int, length: int = PROMPT) -> dict[str, Any]:
-    """One run with prompts of this length: tokens a second, and the parts of a step in milliseconds."""
+    """Run once, with prompts of this length. Return tokens per second, and the parts of a step in milliseconds."""
     pages = count * -(-(length + new + 1) // PAGE)
     engine = Timed(model, scheduler_of(model, pages, max(COUNTS)))
     random = np.random.RandomState(count)
@@ -148,7 +149,7 @@ def ours(model: Any, count: int, new: int, length: int = PROMPT) -> dict[str, An
 
 
 def llama(options: argparse.Namespace, count: int) -> dict[str, float]:
-    """One run of llama.cpp's batched bench."""
+    """Run llama.cpp's batched bench once, and return its tokens per second."""
     command = [
         str(options.llama_batched_bench),
         "-m",
@@ -170,10 +171,10 @@ def llama(options: argparse.Namespace, count: int) -> dict[str, float]:
 
 
 def measure(name: str, model: Any, count: int, new: int, rounds: int, options: argparse.Namespace) -> dict[str, Any]:
-    """The best of some runs of each, which take turns; of the ratio, the median."""
+    """Let both engines take turns, and return the best run of each, and the median of the ratio of their speeds."""
     has_peer = options.llama_batched_bench is not None and name != "story"
     print(f"{name}, {count} requests ...", file=sys.stderr, flush=True)
-    ours(model, count, 2)  # what the first run compiles and fetches is not measured
+    ours(model, count, 2)  # so that no measured run compiles or loads anything
     runs, peers = [], []
     for _ in range(rounds):
         runs.append(ours(model, count, new))
@@ -187,7 +188,7 @@ def measure(name: str, model: Any, count: int, new: int, rounds: int, options: a
 
 
 def mlx_lm(our_model: Any) -> dict[str, float]:
-    """mlx-lm's own batch, 4 requests of 16 + 8 tokens; and ours, on the same."""
+    """Return the tokens per second of mlx-lm's batch, 4 requests of 16 + 8 tokens, and of our engine with the same."""
     import mlx.nn as nn
     from mlx_lm.generate import BatchGenerator
     from mlx_lm.models.qwen3 import Model, ModelArgs
@@ -212,7 +213,7 @@ def mlx_lm(our_model: Any) -> dict[str, float]:
 
 
 def memory(name: str, model: Any) -> dict[str, Any]:
-    """What keys and values of 64 requests take that end at lengths drawn by chance: in pages, and padded."""
+    """Return how much memory 64 requests of random lengths waste for keys and values: in pages, and padded."""
     scheduler = scheduler_of(model, 1, 1)
     engine = Engine(model, scheduler)
     engine.add(Request("", [1], SamplingParams(max_tokens=1)))

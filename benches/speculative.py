@@ -1,14 +1,15 @@
-"""Speculative decoding: tokens a second with guesses and without, and how many guesses are accepted.
+"""Measures speculative decoding: tokens per second with and without guesses, and how many guesses are accepted.
 
 python benches/speculative.py            into results/speculative.json
 python benches/speculative.py --smoke    a few tokens; nothing is written
 
-"pairs": `story` serves 1, 4 and 16 requests at the same time, with the guesses of `story-draft` or those that the text
-itself gives, and without any; they take turns, and of several rounds the best counts. Stories are written on from their
-first words; on "a text twice", a story and its beginning once more, the model copies itself. "chances": in Qwen3-0.6B's
-shape with random weights, guesses that are right with a given chance and cost nothing: what checking them is worth. The
-model itself makes them, off the clock, and some are spoilt. "steps": there, what a step costs by requests and guesses.
-All weights are of 4 bits, on the tuned kernels.
+"pairs": `story` serves 1, 4 and 16 requests at the same time: with guesses by `story-draft`, with guesses found in the
+text itself (n-grams), and without guesses. Runs with and without guesses take turns, and the best of several rounds
+counts. "stories" continues stories from their first words. "a text twice" continues a story that is followed by its own
+beginning, so the model copies the text. "chances": Qwen3-0.6B's shape with random weights, and guesses that are right
+with a given chance and cost no time. These runs show how much speed guesses can gain. The model itself makes these
+guesses, its time is not counted, and some guesses are replaced by wrong ones. "steps": the time of a step in
+Qwen3-0.6B's shape, for each number of requests and of guesses. All weights have 4 bits, and kernels are tuned.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ from tiny_llm_ref.tuned import tune
 RESULTS = Path(__file__).parent / "results" / "speculative.json"
 THREADS, PAGE_SIZE, ROUNDS, SECONDS = 2, 16, 3, 1.0
 COUNTS, GUESSES = (1, 4, 16), (0, 1, 2, 4, 8)
-NEW, BEGINNING, CONTEXT = 96, 24, 128  # tokens that are generated, of a story that is there, in the cache of a step
-CASES = (  # who guesses, what is written on, temperature, num_drafts
+NEW, BEGINNING, CONTEXT = 96, 24, 128  # tokens: to generate, of a story's beginning, in the cache of a step
+CASES = (  # drafter, text to continue, temperature, num_drafts
     ("story-draft", "stories", 0.0, 2),
     ("story-draft", "stories", 0.0, 4),
     ("story-draft", "stories", 0.7, 4),
@@ -51,7 +52,7 @@ CASES = (  # who guesses, what is written on, temperature, num_drafts
     ("n-gram", "a text twice", 0.0, 4),
     ("n-gram", "a text twice", 0.0, 8),
 )
-CHANCES = (0.5, 0.7, 0.9)  # of a guess, with NUM_DRAFTS for each step
+CHANCES = (0.5, 0.7, 0.9)  # that a guess is right, with NUM_DRAFTS guesses per step
 NUM_DRAFTS = 4
 
 
@@ -84,7 +85,7 @@ def main() -> None:
 
 
 class Pairs:
-    """`story`, and who guesses for it."""
+    """The model `story` with its drafters."""
 
     def __init__(self, new: int, count: int):
         self.new = new
@@ -99,7 +100,7 @@ class Pairs:
     def row(
         self, drafter: str, text: str, temperature: float, num_drafts: int, count: int, rounds: int
     ) -> dict[str, Any]:
-        self.serve(None, text, temperature, num_drafts, 1)  # what is compiled once is not measured
+        self.serve(None, text, temperature, num_drafts, 1)  # so that no measured run compiles anything
         case = {"drafter": drafter, "text": text, "temperature": temperature, "num_drafts": num_drafts}
         found = in_turns(lambda who: self.serve(who, text, temperature, num_drafts, count), drafter, rounds)
         return case | {"requests": count} | found
@@ -107,7 +108,7 @@ class Pairs:
     def serve(
         self, drafter: str | None, text: str, temperature: float, num_drafts: int, count: int
     ) -> dict[str, float]:
-        """All requests from their prompts to their last tokens."""
+        """Serve `count` requests from their prompts to their last tokens, and return the figures."""
         requests = [
             Request(str(i), prompt, SamplingParams(self.new, temperature, seed=i, ignore_eos=True))
             for i, prompt in enumerate(self.prompts[text][:count])
@@ -122,7 +123,8 @@ class Pairs:
 
 
 class Told(ModelDrafter):
-    """Guesses by the model itself, of which each is left right with a chance. Their seconds are counted apart."""
+    """Guesses by the model itself, each of which stays right with a given chance. The seconds for guessing are counted
+    separately."""
 
     def __init__(self, chance: float, *args: Any):
         super().__init__(*args)
@@ -139,7 +141,7 @@ class Told(ModelDrafter):
 
 
 def chance_row(model: Any, count: int, chance: float, new: int, rounds: int) -> dict[str, Any]:
-    """Requests with a random prompt, greedy: with guesses of this chance and without."""
+    """Serve greedy requests with random prompts: with guesses that are right with this chance, and without guesses."""
 
     def run(who: str | None) -> dict[str, float]:
         params = SamplingParams(new, ignore_eos=True)
@@ -152,7 +154,7 @@ def chance_row(model: Any, count: int, chance: float, new: int, rounds: int) -> 
 
 
 def in_turns(run: Callable[[str | None], dict[str, float]], drafter: str, rounds: int) -> dict[str, float]:
-    """Both ways in turns, the best of each."""
+    """Run with and without the drafter in turns, and compare the best run of each."""
     plain, guessed = [], []
     for _ in range(rounds):
         plain.append(run(None))
@@ -168,12 +170,12 @@ def in_turns(run: Callable[[str | None], dict[str, float]], drafter: str, rounds
 
 
 def serve(model: Any, requests: Sequence[Request], drafter: Drafter | None, num_drafts: int) -> dict[str, float]:
-    """All requests from their first tokens to their last ones."""
+    """Serve requests, and return the figures from their first tokens to their last ones."""
     scheduler = Scheduler(pages_for(model, requests, num_drafts), len(requests))
     engine = Engine(model, scheduler, decoding=None if drafter is None else Speculative(drafter, num_drafts))
     for request in requests:
         engine.add(request)
-    engine.step()  # the prompts
+    engine.step()  # reads the prompts
     apart = getattr(drafter, "seconds", 0.0)
     before, start, steps = tokens_of(requests), time.perf_counter(), 0
     while engine.has_work:
@@ -190,7 +192,7 @@ def serve(model: Any, requests: Sequence[Request], drafter: Drafter | None, num_
 
 
 def pages_for(model: Any, requests: Sequence[Request], guesses: int) -> PagedKVCache:
-    """A cache with room for all tokens of these requests, and guesses."""
+    """Return a cache with room for all tokens of these requests, and for their guesses."""
     lengths = [len(request.prompt) + request.params.max_tokens + guesses for request in requests]
     pool = PagePool(sum(-(-length // PAGE_SIZE) for length in lengths), PAGE_SIZE)
     return PagedKVCache(len(model.layers), pool, make_layer=KernelPagedKVCacheLayer)
@@ -201,7 +203,7 @@ def tokens_of(requests: Sequence[Request]) -> int:
 
 
 def step_costs(model: Any, counts: Sequence[int], guesses: Sequence[int]) -> list[dict[str, Any]]:
-    """Milliseconds of a step that runs one token and so many guesses of each request, and scores all of them."""
+    """Return the milliseconds of a step that computes logits for one token and some guesses of each request."""
     return [step_cost(model, count, number) for count in counts for number in guesses]
 
 

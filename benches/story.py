@@ -1,10 +1,10 @@
-"""The bundled model, as a user runs it: the course's commands beside mlx-lm, after loading.
+"""Compares the course's commands with mlx-lm on the bundled model, as a user runs them, after loading.
 
 python benches/story.py              into results/story.json
 python benches/story.py --smoke      a few tokens; nothing is written
 
-Each answers the same question greedily and goes on to the same number of tokens; of several runs, which take turns, the
-best counts. A run is one as in a program: the first token comes when the prompt has been read.
+Each program answers the same question greedily, and goes on until it has written 100 tokens. Programs take turns, and
+the best of several runs counts. The time to the first token includes reading the prompt.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main() -> None:
         "./course main --bits 4 --layers tuned": ours(bits=4, layers="tuned"),
     }
     best: dict[str, tuple[float, float]] = {}
-    for _ in range(runs + 1):  # what the first one compiles and fetches is not measured again
+    for _ in range(runs + 1):  # only the first run compiles and loads, so it is never the best
         for name, way in ways.items():
             first, speed = measure(way, prompt, tokens)
             before = best.get(name, (first, speed))
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def measure(way: Run, prompt: list[int], count: int) -> tuple[float, float]:
-    """Seconds to the first token, and tokens a second behind it."""
+    """Return the seconds to the first token, and the tokens per second after it."""
     start, times = time.perf_counter(), []
     for _ in islice(way(prompt), count):
         times.append(time.perf_counter())
@@ -85,7 +85,7 @@ def ours(**options: Any) -> Run:
 
 
 class Endless:
-    """A configuration without an end of text: mlx-lm's loop does not stop there either."""
+    """A configuration without an end of text, because mlx-lm's loop does not stop at the end of a text either."""
 
     eos_token_ids = ()
 

@@ -26,7 +26,7 @@ def main() -> None:
 
 
 def with_address(url: str) -> dict[str, str]:
-    """Return the new text of each file, by name."""
+    """Return the new text of each file, keyed by the file's name."""
     found = {}
     for readme, (_, _, notebook) in READMES.items():
         found[readme] = with_badges((ROOT / readme).read_text(encoding="utf-8"), badges(readme, url))
@@ -35,7 +35,7 @@ def with_address(url: str) -> dict[str, str]:
 
 
 def with_badges(readme: str, line: str) -> str:
-    """Return a README with this line of badges below its title. If the line is empty, the README has no badges."""
+    """Return a README with this line of badges after its title; without badges if the line is empty."""
     title, _, rest = readme.partition("\n")
     if rest.startswith("\n[!["):
         rest = rest.removeprefix("\n").partition("\n")[2]

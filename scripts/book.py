@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BOOK, BUILD = ROOT / "book", ROOT / "build" / "book"
 LOCALE = BOOK / "locale"
 LANGUAGES = ("en", "ja")
-INTERFACE = "sphinx.po"  # the words of the theme, which belong to no page
+INTERFACE = "sphinx.po"  # the catalogue of the theme's words, which belong to no page
 
 SECTION = re.compile(r"^\s*(?:`{3,}|:{3,})\{task\}\s+(\S+)", re.MULTILINE)
 # code, formulas, links, *titles* and "names"
@@ -94,14 +94,14 @@ def _problem(source: str, translation: str, fuzzy: bool, is_said: bool) -> str |
 
 
 def is_prose(text: str) -> bool:
-    """Tell whether a text needs a translation: it has two or more words besides code and formulas, not all of them
+    """Tell whether a text needs a translation: apart from code and formulas, it has two or more words that are not all
     names."""
     words = re.findall(r"[A-Za-z](?:[\w-]|\.(?=\w))*", NOT_PROSE.sub(" ", text))
     return len(words) > 1 and any(re.fullmatch("[a-z]{3,}", word) for word in words)
 
 
 def missing_sections(book: Path) -> list[str]:
-    """Return a line for each task of a day with a chapter for which no page has a {task} section."""
+    """Return a line for each task that has no {task} section on any page, although its day has a chapter."""
     sections = {task for page in book.rglob("*.md") for task in SECTION.findall(page.read_text(encoding="utf-8"))}
     return [
         f"{chapter.relative_to(book)}: no {{task}} section for {task.id}"
@@ -113,7 +113,7 @@ def missing_sections(book: Path) -> list[str]:
 
 
 def serve(language: str) -> None:
-    """Become the program that serves the book in one language, so this does not return."""
+    """Replace this process with the program that serves the book in one language, so this does not return."""
     watched = [option for name in ("course", "ref") for option in ("--watch", str(ROOT / "src" / f"tiny_llm_{name}"))]
     written = [option for name in ("*.mo", "*.pyc") for option in ("--ignore", str(ROOT / name))]  # by the build
     options = ("-D", f"language={language}", "-A", "alone=1", "--port", "0", *watched, *written)
@@ -133,7 +133,7 @@ def run(module: str, *arguments: str) -> None:
 
 
 def _read(file: Path) -> Catalog:
-    """Read a catalogue. Without a file, it is empty."""
+    """Read a catalogue. If the file does not exist, return an empty catalogue."""
     if not file.exists():
         return Catalog()
     with file.open("rb") as content:

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Check the outputs in the book. book/outputs/NAME.txt has a command after a dollar sign, and below it the output.
+"""Check the outputs in the book. book/outputs/NAME.txt has a command after a dollar sign, and the output on the next
+lines.
 
-python scripts/book_outputs.py            run every command and compare
-python scripts/book_outputs.py --update   write what they print now
-python scripts/book_outputs.py circle     only files whose name contains one of the words
+python scripts/book_outputs.py            run every command and compare the outputs
+python scripts/book_outputs.py --update   write the current outputs
+python scripts/book_outputs.py circle     only files whose names contain one of the words
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from tiny_llm_course.commands import names
 ROOT = Path(__file__).resolve().parent.parent
 OUTPUTS = ROOT / "book" / "outputs"
 AS_A_LEARNER = "import sys, tiny_llm_ref; sys.modules['tiny_llm'] = tiny_llm_ref; "  # the reference is complete
-SETTINGS = ("TINY_LLM_", "METAL_HOST", "MLX_")  # variables of tests, which a reader does not set
+SETTINGS = ("TINY_LLM_", "METAL_HOST", "MLX_")  # variables that tests set, and readers do not
 TIME = (r"in \d+\.\d s$", "in ... s")
-VARIES = {  # a pattern for text that differs between machines, where files show an example, and the text to compare
+VARIES = {  # a pattern for text that differs between machines (files show an example), and the text to compare instead
     "setup_doctor": (r"^  (?:ok|warning) +((?!your files)[^:]+):.*(?:\n {6}.*)*$", r"\1"),
     "preface_mistake": TIME,
     "setup_stub": TIME,
     "setup_test_ref": TIME,
 }
-WRITTEN = {  # code that a learner wrote before the command: the task, its file, right code, and a mistake in its place
+WRITTEN = {  # code that a learner wrote before the command: task, file, right code, and the mistake that replaces it
     "preface_mistake": ("w1d1.1", "attention.py", "scale = 1 / math.sqrt(query.shape[-1])", "scale = 1.0"),
 }
 FAILS = ("preface_mistake", "setup_stub")  # commands that end with exit code 1: tests of a mistake and of a stub
@@ -69,7 +70,7 @@ def printed_now(file: Path) -> str:
 
 
 def written(folder: Path, task: str, name: str, right: str, wrong: str) -> Path:
-    """Create a learner's clone in which a task is written with a mistake, and return its folder."""
+    """Create a learner's clone in which a task's solution has a mistake, and return its folder."""
     sys.path.append(str(ROOT / "tests" / "repo"))
     from learner import Clone
 

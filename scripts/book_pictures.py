@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draw the book's pictures into the images of their week.
+"""Draw the book's pictures into the folder `images` of their week.
 
 Functions in `PICTURES` of book/pictures/*.py draw SVG. `./course viz` commands of the chapters draw PNG, once in each
 language.
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def draw_all(module: str, book: Path) -> None:
-    """Call the functions of a module. Each draws into pyplot's current figure, or returns an SVG, or one for each
+    """Call the functions of a module. Each function draws into pyplot's current figure, or returns one SVG or one per
     language."""
     plt.rcParams.update(import_module("style").STYLE)
     for draw in import_module(module).PICTURES:
@@ -65,7 +65,7 @@ def draw_all(module: str, book: Path) -> None:
 
 
 def visualise(chapter: str, book: Path) -> None:
-    """Run the chapter's `viz` commands that a figure follows. Japanese pages show NAME.ja.png in place of NAME.png."""
+    """Run the chapter's `viz` commands that are followed by a figure. Japanese pages show NAME.ja.png, not NAME.png."""
     week, _, day = chapter.partition("_day_")
     file = ROOT / "book" / week / f"day_{day}.md"
     for command, name in VIZ.findall(file.read_text(encoding="utf-8") if day else ""):

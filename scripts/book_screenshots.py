@@ -3,7 +3,7 @@
 
 python scripts/book_screenshots.py
 
-The browser is Chromium or Chrome, wherever `check_book_pages.py` finds it. The server answers other requests at the
+The browser is the one that `check_book_pages.py` finds, Chromium or Chrome. The server answers other requests at the
 same time, some with the same prompt. Photographs differ from run to run, so take them only after the page has changed,
 and look at them.
 """

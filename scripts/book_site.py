@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Build the book as a web site, build/site: both languages, and a front page that leads to the browser's language.
+"""Build the book as a web site, build/site: both languages, and a front page that redirects to the browser's language.
 
 python scripts/book_site.py
 """

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Open every page of the built book in a browser without a window, in the widths of a desktop and of a phone.
+"""Open every page of the built book in a browser without a window, as wide as on a desktop and as on a phone.
 
 python scripts/check_book_pages.py
 
-A page fails if it logs an error, asks for anything that is not on the disk, or is wider than the screen. It also fails
-if code has to be scrolled on a desktop, or if the keyboard cannot scroll a box that scrolls on a phone. The search of
-each language has to find a few words on their pages. Exit code 1: a page fails; 2: there is no book, or no browser.
+A page fails if it logs an error, requests a file that is not on the disk, or is wider than the screen. A page also
+fails if code has to be scrolled on a desktop, or if the keyboard cannot scroll a box that scrolls on a phone. In each
+language, the search must find the pages of a few words. Exit code 1: a page fails; 2: there is no book, or no browser.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TOO_WIDE = """() => {
     part.getBoundingClientRect().right > width && !part.closest(".table-wrapper, .katex-display, .highlight, pre"));
   return wide ? wide.outerHTML.slice(0, 100) : "something outside of the article";
 }"""
-SCROLLS = {  # by width: boxes that may not scroll, and the problem if one does
+SCROLLS = {  # keyed by width: boxes that must not scroll, and the problem if a box does
     1280: ("article :is(pre, .katex-display)", "has to be scrolled"),
     390: ("article :is(pre, .katex-display, .table-wrapper):not([tabindex])", "no keyboard scrolls"),
 }
@@ -76,7 +76,8 @@ def main(build: Path = BUILD) -> int:
 
 
 def page_problems(browser: Browser, build: Path, files: list[Path]) -> Iterator[str]:
-    """Yield the problems of pages. Each is loaded once and then narrowed, since no script of ours reads the width."""
+    """Yield the problems of pages. Each page is loaded once, then narrowed, which works since no script reads the
+    width."""
     page, heard = listening(browser)
     for file in files:
         page.set_viewport_size({"width": max(SCROLLS), "height": 800})
@@ -105,7 +106,7 @@ def search_problems(browser: Browser, build: Path) -> Iterator[str]:
 
 
 def listening(browser: Browser) -> tuple[Page, list[str]]:
-    """Return a page, and a list that collects the errors in it."""
+    """Return a browser page, and a list that collects the page's errors."""
     page, heard = browser.new_page(), list[str]()
 
     def logged(message: ConsoleMessage) -> None:

@@ -49,7 +49,7 @@ def _is_kernel(file: Path) -> bool:
 
 
 def _stub(file: Path, folder: Path) -> Path:
-    """Write the stub of a file of the reference into a folder, where it finds the stubs of the headers next to it."""
+    """Write the stub of a reference file into the folder that also has the stubs of the headers that it includes."""
     stub = folder / file.name
     stub.write_text(make_stub(file.read_text(encoding="utf-8"), filename=file.name), encoding="utf-8")
     return stub

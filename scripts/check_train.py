@@ -1,7 +1,8 @@
-"""Test the pipeline that trains the bundled models, and these models in Transformers, on an installed package.
+"""Test the pipeline that trains the bundled models, and these models in Transformers, with an installed package.
 
-Both need PyTorch, which is not in the lock file. So pip installs it into a virtual environment of its own, .venv/train,
-together with a wheel of this tree. All other packages get the versions that the running Python has from the lock file.
+Both tests need PyTorch, which is not in the lock file. So pip installs PyTorch into a virtual environment of its own,
+.venv/train, together with a wheel of this tree. All other packages get the versions that the running Python has from
+the lock file.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 
 python scripts/contracts.py                  write down new tasks and new contracts
 python scripts/contracts.py --same w1d2.3    also write down a signature that changed without a new contract
-python scripts/contracts.py --check          write nothing; name what is not written down and exit 1
+python scripts/contracts.py --check          write nothing; name what the file lacks, and exit with 1
 
 `./course update` keeps a learner's function if the task's `contract` in syllabus.toml has not changed. So a signature
 that changes needs a higher number, unless every function with the old signature still solves the task.
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FILE = ROOT / "scripts" / "contracts.json"
 REFERENCE = ROOT / "src" / "tiny_llm_ref"
 
-Contracts = Mapping[str, Mapping[str, Any]]  # by task: `contract`, a number, and `functions`, signatures by name
+Contracts = Mapping[str, Mapping[str, Any]]  # by task: `contract`, a number, and `functions`, name -> signature
 
 
 def main() -> int:
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def contracts(reference: Path, known: Collection[Task]) -> dict[str, dict[str, Any]]:
-    """Return the current numbers, from the syllabus, and the current signatures, from the reference."""
+    """Return the current contract numbers, from the syllabus, and the current signatures, from the reference."""
     found: dict[str, dict[str, Any]] = {
         str(task.id): {"contract": task.contract, "functions": {}} for task in sorted(known, key=lambda task: task.id)
     }
@@ -60,7 +60,7 @@ def contracts(reference: Path, known: Collection[Task]) -> dict[str, dict[str, A
 
 
 def signature(function: Function) -> str:
-    """Return the names and defaults of the parameters, without types."""
+    """Return the names and defaults of a function's parameters, without types."""
     arguments = function.args
     several = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
     for argument in filter(None, several):
@@ -69,7 +69,8 @@ def signature(function: Function) -> str:
 
 
 def problems(old: Contracts, new: Contracts, same: Collection[str] = ()) -> list[str]:
-    """Return a line for each task whose functions changed although its number did not, or whose number fell."""
+    """Return a line for each task whose functions changed although its contract number did not, or whose number
+    fell."""
     found = []
     for task in old.keys() & new.keys() - set(same):
         before, after = old[task], new[task]

@@ -2,8 +2,8 @@
 
 python scripts/font.py NotoSansCJK-Regular.ttc
 
-The font is Noto Sans CJK JP, cut down to the characters that pictures show. Its licence is in the same folder. Run the
-script again when texts of the course have got kanji outside JIS level 1. fontTools comes with matplotlib.
+The font is Noto Sans CJK JP, cut down to the characters that pictures may show. Its licence is in the same folder. Run
+the script again once the course's texts have kanji outside JIS level 1. fontTools comes with matplotlib.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Runs Python programs as forks of one process that has imported the modules that most programs need.
+"""Runs Python programs as forks of a process that has imported the modules that most of these programs need.
 
-Importing these modules, such as Transformers, takes a second of processor time, more than most programs need for their
-work. A fork has its own state, working directory, environment and files, like a process that was started.
+Importing these modules, such as Transformers, takes a second of processor time, more than most of the programs' own
+work. A fork has its own state, working directory, environment and files, like a newly started process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["Program", "run_python", "start_python"]
 
 CAN_FORK = sys.platform == "linux"  # on macOS, Apple's frameworks do not survive a fork
 SIZE = 4  # bytes of a number in a message
-ONLY_ONCE = ("PYTHONIOENCODING", "HF_HOME", "MALLOC_ARENA_MAX")  # variables that count only when a process starts
+ONLY_ONCE = ("PYTHONIOENCODING", "HF_HOME", "MALLOC_ARENA_MAX")  # variables that matter only when a process starts
 AT_FIRST = dict(os.environ)  # the environment in which the process that forks is started
 
 
@@ -101,7 +101,7 @@ def _control_terminal() -> None:
 
 
 def _is_for_a_start(environment: Mapping[str, str]) -> bool:
-    """Tell whether an environment has anything that counts only when a process starts: some variables, or a
+    """Tell whether an environment has anything that takes effect only when a process starts: some variables, or a
     sitecustomize.py."""
     folders = environment.get("PYTHONPATH", "").split(os.pathsep)
     others = any(environment.get(name) != AT_FIRST.get(name) for name in ONLY_ONCE)
@@ -153,7 +153,7 @@ class Program:
 
 @cache
 def _server() -> socket.socket:
-    """Start the process that forks, and connect to it. It ends when this process closes its end of the socket."""
+    """Start the process that forks, and connect to it. That process ends when this one closes its end of the socket."""
     ours, theirs = socket.socketpair()
     with theirs:
         call = [sys.executable, __file__, str(theirs.fileno())]
@@ -163,7 +163,7 @@ def _server() -> socket.socket:
 
 
 def _serve(number: int) -> list[str]:
-    """Fork for each request. Return only in the forks: the words of the program that the fork has to run."""
+    """Fork for each request. Only the forks return from here, with the words of the program that they have to run."""
     import mlx.nn  # noqa: F401
     import mlx_lm.tokenizer_utils  # noqa: F401
     import numpy  # noqa: F401
@@ -190,7 +190,8 @@ def _serve(number: int) -> list[str]:
 
 
 def _keep(files: list[int]) -> None:
-    """Fork once more, and return in the new fork. This process waits for it, and sends its process id and exit code."""
+    """Fork once more, and return in the new fork. This process sends the new fork's process id, waits, and sends its
+    exit code."""
     *given, number = files
     process = os.fork()
     if not process:
@@ -203,7 +204,7 @@ def _keep(files: list[int]) -> None:
         code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
         try:
             told.sendall(_packed(code))
-        finally:  # even if no process reads it any more
+        finally:  # even if no process reads from the socket any more
             os._exit(0)
 
 
@@ -241,7 +242,7 @@ def _enter(cwd: str, environment: dict[str, str], files: list[int], in_terminal:
 
 
 def _become(words: list[str]) -> None:
-    """Run the program as `python WORDS` does."""
+    """Run the program in this process, as `python WORDS` does."""
     first, *rest = words
     if first in ("-m", "-c"):
         name, *arguments = rest
@@ -258,7 +259,7 @@ def _become(words: list[str]) -> None:
 
 
 def _leave(code: int) -> None:
-    """End as Python does, but without freeing objects, because a fork has far more than its program made."""
+    """End as Python does, but without freeing objects, because a fork has far more objects than its program made."""
     threading._shutdown()
     atexit._run_exitfuncs()
     sys.stdout.flush()
@@ -273,6 +274,6 @@ if __name__ == "__main__":
         _become(program)
     except SystemExit as end:
         if end.code and not isinstance(end.code, int):
-            raise  # a message, which Python prints
+            raise  # an exit code that is a message, which Python prints
         result = int(end.code or 0)
     _leave(result & 0xFF)

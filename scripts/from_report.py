@@ -3,9 +3,9 @@
 
     ./course python scripts/from_report.py report-w1d1.1.md
 
-A learner wrote the report with `./course report`. Its code runs in a temporary tree, in which the reference has solved
-all other tasks. You see which tests reject the code, whether it is a known mistake, and the skeleton. Shorten the
-skeleton's edits to the mistake itself. This script runs a stranger's code: read it first.
+A learner wrote the report with `./course report`. The report's code runs in a temporary tree that has the reference's
+code for all other tasks. The output shows which tests reject the code, whether it is a known mistake, and the skeleton.
+Shorten the skeleton's edits to the mistake itself. This script runs a stranger's code: read it first.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Part(NamedTuple):
 
     path: str
     name: str
-    before: str  # in the reference
-    after: str  # as it was reported
+    before: str  # the reference's code
+    after: str  # the reported code
 
 
 def main(file: Annotated[Path, typer.Argument(metavar="REPORT", help="A file that `./course report` wrote.")]) -> None:
@@ -76,14 +76,15 @@ def merged(path: str, code: str) -> str:
 
 
 def both(reference: str, code: str) -> list[str]:
-    """Return the functions and constants that both texts have, given ones included, but no classes."""
+    """Return the functions and constants that both texts have, including given code, but no classes."""
     names = definitions(reference)
     classes = {name.rpartition(".")[0] for name in names}
     return [name for name in definitions(code) if name in names and name not in classes]
 
 
 def tested(task: TaskId, sources: dict[str, str]) -> PytestRun:
-    """Run the task's tests in a learner's clone with the reported code, and the reference's for all other tasks."""
+    """Run the task's tests in a learner's clone that has the reported code, and the reference's code for all other
+    tasks."""
     day = day_of(task)
     ensure_extension(REFERENCE.name, [day], Messages())
     with TemporaryDirectory() as folder:
@@ -93,7 +94,7 @@ def tested(task: TaskId, sources: dict[str, str]) -> PytestRun:
             path = file.relative_to(reference).as_posix()
             if clone.file(path).is_file() and "built" not in file.parts:
                 clone.file(path).write_text(sources.get(path) or file.read_text(encoding="utf-8"), encoding="utf-8")
-        compile_mistakes(reference, task, entry_of(task).mistakes)  # naming one must not wait for the compiler
+        compile_mistakes(reference, task, entry_of(task).mistakes)  # so that naming a mistake waits for no compiler
         os.environ["PYTHONPATH"] = str(clone.root / "src")
         return run_tests([day], "tiny_llm", ["-k", f"test_task_{task.task}_"], tests=clone.root / "tests")
 
@@ -141,9 +142,9 @@ def added(reference: str, text: str) -> dict[str, list[str]]:
 
 
 def edits(task: TaskId, parts: list[Part]) -> list[tuple[str, str]]:
-    """Return the edits that turn the reference's code of a task into the reported code. Each old text occurs there
-    once."""
-    for context in range(max(part.before.count("\n") for part in parts) + 1):  # in the end: whole parts
+    """Return the edits that turn the reference's code of a task into the reported code. Each old text occurs once in
+    the reference's code."""
+    for context in range(max(part.before.count("\n") for part in parts) + 1):  # the largest context covers whole parts
         found = [hunk for part in parts for hunk in hunks(part, context)]
         try:
             changed = mutant_sources(REFERENCE, task, Mistake("reported", tuple(found), {}))
@@ -177,7 +178,7 @@ def quoted(text: str) -> str:
 
 
 def left_out(path: str, text: str, parts: list[Part]) -> Iterator[str]:
-    """Yield the reported code that is in no part: changed given code, and new code in other places."""
+    """Yield the reported code that belongs to no part: changed given code, and new code outside the parts."""
     if is_native(path):
         return
     reference = (REFERENCE / path).read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
 """A pytest plugin, `-p gate_report`, for `./course check`: orders tests by gate, and reports the result of each gate.
 
-A gate's seconds are the sum over its tests: with two workers, about half as many pass on the clock.
+A gate's seconds are the sum over its tests. With two workers, only about half as much time passes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class GateScheduling(LoadScopeScheduling):
-    """A scheduler that gives each worker one unit after another."""
+    """A scheduler that gives each worker one unit of tests at a time."""
 
     def _split_scope(self, nodeid: str) -> str:
         return unit_of(nodeid)
@@ -90,7 +90,7 @@ class _Report:
         self._skipped: set[Gate | None] = set()
         self._start = monotonic()
         self._before = _read_times()
-        self._seconds: Counter[str] = Counter()  # by test
+        self._seconds: Counter[str] = Counter()  # keyed by test
         self._failed: set[Gate | None] = set()
         self._left: Counter[Gate | None] = Counter()  # tests that have not ended
         self._total = 0

@@ -1,4 +1,4 @@
-"""The gates of gates.toml: which tests each has, and which changes it can notice."""
+"""The gates of gates.toml: which tests each gate has, and which changes these tests can notice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class GateError(ValueError):
-    """The error of asking for a gate or revision that does not exist. Its message is one line."""
+    """The error for a gate or revision that does not exist. Its message is one line."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Gate:
     """Tests that check one side of the repository."""
 
     name: str
-    tests: tuple[str, ...]  # files, folders, or single tests; with wildcards
+    tests: tuple[str, ...]  # files, folders or single tests; wildcards are allowed
     inputs: tuple[str, ...]
-    budget: float  # seconds of one worker
+    budget: float  # in seconds, with one worker
     unit: str = "file"  # the tests that one worker runs in a row: "test", "file" or "gate"
     remember: bool = False  # that it has passed: passed_gates.py
 

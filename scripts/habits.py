@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Finds habits of the course's texts that make readers stop (habits.toml), and names those that are new.
+"""Finds habits of the course's texts that make readers stop (habits.toml), and names new sentences that have them.
 
-python scripts/habits.py                    new ones, compared with scripts/habits.json
-python scripts/habits.py --list [FILE ...]  every one, in these files or everywhere
-python scripts/habits.py --table [REV ...]  how many there are of each, now and in these revisions
-python scripts/habits.py --update           write down how many there are now
+python scripts/habits.py                    name the findings that scripts/habits.json does not count yet
+python scripts/habits.py --list [FILE ...]  name all findings, in these files or everywhere
+python scripts/habits.py --table [REV ...]  count the findings of each habit, now and in these revisions
+python scripts/habits.py --update           write the current counts into scripts/habits.json
 
 It always exits with 0, because only a reader can decide whether a sentence is good.
 """
@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 COUNTS = "scripts/habits.json"
 WORD = re.compile(r"[\w◦]")
 
-Counts = dict[str, dict[str, dict[str, int]]]  # by kind of text, habit and file; zeros are left out
+Counts = dict[str, dict[str, dict[str, int]]]  # keyed by kind of text, habit and file; zeros are left out
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class Habit:
     words: int | None
 
     def may_be_in(self, sentences: list[Sentence]) -> bool:
-        """Tell whether any of these sentences can have the habit. This is faster than a look at each, and most files
-        have few habits."""
+        """Tell whether any of these sentences can have the habit. One search of all sentences is faster than checking
+        each sentence, and most files have few habits."""
         return self.pattern is None or bool(self.pattern.search("\n".join(one.masked for one in sentences)))
 
     def is_in(self, sentence: Sentence) -> bool:
@@ -91,7 +91,7 @@ def read_habits(file: Path = ROOT / "scripts" / "habits.toml") -> list[Habit]:
 
 
 def find(texts: Iterable[tuple[str, str]], habits: list[Habit]) -> list[Finding]:
-    """Find all habits in files, given as paths in the repository and contents."""
+    """Find all habits in files. texts: each file's path in the repository, and its content."""
     findings = []
     for file, content in texts:
         by_language: dict[str, list[Sentence]] = defaultdict(list)
@@ -105,7 +105,7 @@ def find(texts: Iterable[tuple[str, str]], habits: list[Habit]) -> list[Finding]
 
 
 def read_texts(root: Path, revision: str | None = None, only: Iterable[str] | None = None) -> list[tuple[str, str]]:
-    """Read the files that hold text for readers, as they are or as they were in a revision."""
+    """Read the files with text for readers, as they are now or as they were in a revision."""
     listing = ["ls-tree", "-r", "--name-only", "-z", revision] if revision else ["ls-files", "-z"]
     files = [file for file in _git(root, *listing).split("\0") if kind_of(file)]
     if only is not None:
@@ -134,7 +134,7 @@ def count(findings: Iterable[Finding]) -> Counts:
 
 
 def complaints(root: Path, habits: list[Habit]) -> list[str]:
-    """Name the new sentences with habits that are more frequent than habits.json says. Say if others became rarer."""
+    """Name the new sentences with habits that occur more often than habits.json says. Say which habits became rarer."""
     findings = find(read_texts(root), habits)
     known: Counts = json.loads((root / COUNTS).read_text(encoding="utf-8"))
     now = count(findings)
@@ -156,7 +156,7 @@ def complaints(root: Path, habits: list[Habit]) -> list[str]:
 def _new(
     findings: list[Finding], before: Mapping[str, int], after: Mapping[str, int], excess: int, base: _Base
 ) -> list[Finding]:
-    """Return the findings that git shows to be new, or else all in the files that have more findings than before."""
+    """Return the findings that git shows to be new; without git, all findings in files that have more than before."""
     new = [finding for finding in findings if base.lacks(finding)]
     if len(new) >= excess:
         return new

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Checks the history against CHANGELOG.md: every version names a commit of it, and the subject of each commit since the
-newest version has at most 72 characters.
+"""Checks git's history: every version in CHANGELOG.md names one of its commits, and the subject of each commit since
+the newest version has at most 72 characters.
 
 python scripts/history.py   exits with 1 if something is wrong
 
-In a copy that lacks history, or a part of it, nothing is checked. .ci/run calls this before anything is installed.
+In a copy without the complete history, nothing is checked. .ci/run calls this before anything is installed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def has_history(root: Path) -> bool:
 
 
 def problems(root: Path) -> list[str]:
-    """Name versions whose commit is not in the history, or else the subjects that are too long."""
+    """Name the versions whose commit is not in the history; if there are none, the subjects that are too long."""
     versions = read_versions((root / CHANGELOG).read_text(encoding="utf-8"))
     lost = [
         f"{CHANGELOG}: {version} names {commit}, which is not in the history of HEAD"

@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def keep() -> None:
-    """Note in pdm.lock that it fits pyproject.toml."""
+    """Check that pdm.lock fits pyproject.toml, and write the hash that says so into pdm.lock."""
     project, file = read_toml(ROOT / "pyproject.toml"), ROOT / "pdm.lock"
     if faults := unmet(requirements(project), read_toml(file)):
         sys.exit("\n".join(["error: pdm.lock does not fit pyproject.toml; run this without --keep", *faults]))
@@ -64,7 +64,7 @@ def pdm(*words: str) -> None:
 
 
 def lock_with_uv(known: Versions) -> None:
-    """Lock with these versions as constraints, then without: uv keeps the versions that its lock has."""
+    """Lock with these versions as constraints, then without constraints, because uv keeps the versions in its lock."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
@@ -84,16 +84,16 @@ def constraints(known: Versions) -> Iterator[str]:
 
 
 def versions(lock: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """The versions of each package in a lock of PDM's or uv's, with the marker that says where it is installed."""
+    """Return each package's versions in a lock by PDM or uv, with the markers that say where a version is installed."""
     found: dict[str, dict[str, str]] = {}
     for package in lock["package"]:
-        if package.get("source", {}).get("editable") is None:  # which is this course
+        if package.get("source", {}).get("editable") is None:  # the course itself is not from a registry
             found.setdefault(package["name"], {})[package["version"]] = package.get("marker", "")
     return found
 
 
 def differences(pdm_lock: Mapping[str, Any], uv_lock: Mapping[str, Any]) -> list[str]:
-    """The packages that both locks have, in other versions."""
+    """Return a line for each package of which the two locks have different versions."""
     ours, theirs = versions(pdm_lock), versions(uv_lock)
     return [
         f"{name}: {', '.join(ours[name])} in pdm.lock, {', '.join(theirs[name])} in uv.lock"
@@ -103,13 +103,13 @@ def differences(pdm_lock: Mapping[str, Any], uv_lock: Mapping[str, Any]) -> list
 
 
 def requirements(project: Mapping[str, Any]) -> list[Requirement]:
-    """All that pyproject.toml asks for: dependencies, extras, groups."""
+    """Return all requirements of pyproject.toml: dependencies, extras and groups."""
     groups = [*project["project"]["optional-dependencies"].values(), *project["dependency-groups"].values()]
     return [Requirement(text) for texts in (project["project"]["dependencies"], *groups) for text in texts]
 
 
 def unmet(wanted: list[Requirement], lock: Mapping[str, Any]) -> list[str]:
-    """The requirements that a locked version does not fit, or that have none."""
+    """Return a line for each requirement that is not locked, or that a locked version does not meet."""
     known = versions(lock)
     return [
         f"{need}: {', '.join(found) or 'not locked'}"
@@ -119,7 +119,7 @@ def unmet(wanted: list[Requirement], lock: Mapping[str, Any]) -> list[str]:
 
 
 def foreign_addresses(lock: str) -> list[str]:
-    """The addresses that packages come from, other than PyPI's."""
+    """Return the addresses outside PyPI from which packages come."""
     found = re.findall(r'(?:url|registry|index|find-links) *= *"([^"]*)"', lock)
     return sorted({address for address in found if not address.startswith(PUBLIC)})
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Write the machines that have sent a report into both READMEs: what was verified where, and what is missing.
+"""Write a table of the reported machines into both READMEs: what was verified on each, and which reports are missing.
 
-python scripts/machines.py                  the reports in benches/results/machines, into the READMEs
-python scripts/machines.py --summary FILE   one report in Markdown, for a job's summary
+python scripts/machines.py                  write the reports in benches/results/machines into the READMEs
+python scripts/machines.py --summary FILE   print one report in Markdown, for a job's summary
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["READMES", "kind_of", "read_reports", "summary", "table", "with_table
 REPORTS = ROOT / "benches" / "results" / "machines"
 READMES = {"README.md": "en", "README.ja.md": "ja"}
 BEGIN, END = "<!-- machines: begin (python scripts/machines.py) -->", "<!-- machines: end -->"
-KINDS = {  # of machines on which the course is meant to run
+KINDS = {  # the kinds of machines on which the course is meant to run
     "mac": {"en": "Mac with Apple silicon", "ja": "Apple シリコンの Mac"},
     "arm64": {"en": "Linux on arm64", "ja": "arm64 の Linux"},
     "x86_64": {"en": "Linux on x86-64", "ja": "x86-64 の Linux"},
@@ -61,14 +61,14 @@ def read_reports() -> list[dict[str, Any]]:
 
 
 def kind_of(report: Mapping[str, Any]) -> str:
-    """A key of KINDS."""
+    """Return the kind of machine of a report, a key of KINDS."""
     if report["system"].startswith("macOS"):
         return "mac"
     return "arm64" if re.search(r"aarch64|arm64", report["machine"]) else "x86_64"
 
 
 def table(reports: Sequence[Mapping[str, Any]], language: str) -> str:
-    """A row for each report, and for each kind of machine that has none."""
+    """Return a table with a row for each report, and for each kind of machine without a report."""
     return "\n".join(_rows(reports, language))
 
 
@@ -100,14 +100,14 @@ def _row(report: Mapping[str, Any], kind: str, texts: Mapping[str, str]) -> str:
 
 
 def with_table(readme: str, text: str) -> str:
-    """A README with this table between the markers."""
+    """Return a README with this table between its markers."""
     before, _, rest = readme.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{text}\n{END}{after}"
 
 
 def summary(report: Mapping[str, Any]) -> str:
-    """A report in Markdown: its head, what failed, and the speeds."""
+    """Return a report in Markdown: its head, the failures, and the speeds."""
     return "\n".join(_lines(report)) + "\n"
 
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Try the course with the newest packages instead of the locked ones, and write down what broke.
+"""Try the course with the newest packages instead of the locked ones, and write a summary of what broke.
 
-python scripts/newest.py                       all that pyproject.toml allows, in an environment of its own
-python scripts/newest.py --beyond              and the newest MLX, whatever pyproject.toml says of it
+python scripts/newest.py                       the newest that pyproject.toml allows, in an environment of its own
+python scripts/newest.py --beyond              and the newest MLX, even if pyproject.toml excludes it
 python scripts/newest.py --with mlx==0.32.0    and this version of a package
 python scripts/newest.py --gates kernels       only this gate; default: every gate that depends on the locks
 
-The summary is in build/newest/summary.md, with the versions before and after. Exit code 1: something broke.
+The summary is in build/newest/summary.md, with the locked and the tried versions. Exit code 1: something broke.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ __all__ = ["Broken", "changes", "failures", "summary"]
 HOME = ROOT / "build" / "newest"
 PARTS = (".[kernels,serve,viz]", "--group", "dev", "--group", "book")
 MLX = "mlx[cpu]" if sys.platform == "linux" else "mlx"
-FIRST = ("mlx", "mlx-lm", "nanobind", "numpy")  # of the versions that changed
-LEFT_OUT = {"train", "places"}  # which have environments and installations of their own
-SHOWN = 400  # characters of what a failure says
+FIRST = ("mlx", "mlx-lm", "nanobind", "numpy")  # packages that the table of versions lists first
+LEFT_OUT = {"train", "places"}  # gates with environments and installations of their own
+SHOWN = 400  # the most characters of a failure's message
 
 
 @dataclass(frozen=True)
 class Broken:
-    """A step or a test that failed, and what it said last."""
+    """A step or test that failed. said: the end of the step's output, or the test's message."""
 
     name: str
     said: str
@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def _tried(extra: list[str], gates: list[str]) -> tuple[list[Broken], int]:
-    """What broke, and how many tests ran."""
+    """Install the packages and run the gates. Return what broke, and how many tests ran."""
     HOME.mkdir(parents=True, exist_ok=True)
     venv.create(HOME / "venv", with_pip=True, clear=True)
     python, report = str(HOME / "venv/bin/python"), HOME / "tests.xml"
@@ -102,7 +102,7 @@ def _gates() -> list[str]:
 
 
 def failures(report: str) -> tuple[list[Broken], int]:
-    """The tests of a JUnit report that failed, and how many there are."""
+    """Return the failed tests of a JUnit report, and the number of all its tests."""
     found, count = [], 0
     for case in ET.fromstring(report).iter("testcase"):
         count += 1
@@ -127,7 +127,8 @@ def _installed() -> dict[str, str]:
 
 
 def changes(locked: Mapping[str, set[str]], now: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """Packages with another version than the locked ones: name, locked, installed. MLX and its kin come first."""
+    """Return the packages whose version is not a locked one: name, locked, installed. The packages in FIRST come
+    first."""
     rows = [
         (name, " or ".join(sorted(old)), now[name])
         for name, old in locked.items()
@@ -137,7 +138,7 @@ def changes(locked: Mapping[str, set[str]], now: Mapping[str, str]) -> list[tupl
 
 
 def summary(broken: Sequence[Broken], count: int, changed: Sequence[tuple[str, str, str]], is_beyond: bool) -> str:
-    """In Markdown."""
+    """Return the summary in Markdown."""
     return "\n".join(_lines(broken, count, changed, is_beyond)) + "\n"
 
 

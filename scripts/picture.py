@@ -1,4 +1,4 @@
-"""Draws assets/learner.svg, the README's picture: what the real command shows a learner during the first task.
+"""Draws assets/learner.svg, the README's picture: the real command's output for a learner at the first task.
 
 python scripts/picture.py
 """
@@ -20,7 +20,7 @@ from rich.text import Text
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDTH = 100
-# The font is the reader's own: the picture asks no other server for one.
+# Use a font of the reader's machine: the picture must not load a font from another server.
 FORMAT = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
 
 

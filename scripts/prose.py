@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 __all__ = ["Sentence", "kind_of", "sentences"]
 
-CODE, MARKUP = "◦", "·"  # in place of masked characters: one counts as a word, the other as nothing
+CODE, MARKUP = "◦", "·"  # replace masked characters: CODE counts as a word, MARKUP as nothing
 WITH_PROSE = {
     "answer",
     "figure",
@@ -31,7 +31,7 @@ BOOK, CATALOGUE, MESSAGES, DOCSTRINGS = "book", "catalogue", "messages", "docstr
 COURSE = "src/tiny_llm_course/"
 TUTOR = "src/tiny_llm/AGENTS.md"
 
-# For Markdown, and for docstrings and texts of commands. A match keeps its length: each character becomes a mask.
+# For Markdown, docstrings and texts of commands. Each character of a match becomes a mask, so the length stays.
 CODE_SPAN = r"(?P<tick>`+)(?!`).+?(?<!`)(?P=tick)(?!`)"
 QUOTED = r'"[^"]{1,160}"|“[^”]{1,160}”|‘[^’]{1,80}’'
 MASKS = {
@@ -62,7 +62,7 @@ ENTRY_OF_PO = re.compile(r'^msgid ""\nmsgstr|^msgstr (?P<text>(?:".*"\n?)+)', re
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence as it is printed (`text`), and in the form in which habits are looked for (`masked`)."""
+    """A sentence as it is printed (`text`), and in the form that is searched for habits (`masked`)."""
 
     kind: str  # book, catalogue, messages or docstrings
     language: str
@@ -70,7 +70,7 @@ class Sentence:
     line: int
     text: str
     masked: str
-    opens: bool = False  # whether it opens a function's docstring
+    opens: bool = False  # whether the sentence opens a function's docstring
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class _Passage:
 
 
 def kind_of(file: str) -> str | None:
-    """Return the kind of text that a file contains, given its path in the repository. None: readers do not see it."""
+    """Return the kind of text in a file, given its path in the repository; None if readers do not see the text."""
     if file.startswith(COURSE + "catalogue/") and file.endswith(".toml"):
         return CATALOGUE
     if file.startswith(COURSE) and file.endswith(".toml"):
@@ -96,7 +96,7 @@ def kind_of(file: str) -> str | None:
 
 
 def sentences(file: str, content: str) -> list[Sentence]:
-    """Find the sentences of a file. A module's texts of `--help` are messages, its docstrings are not."""
+    """Find the sentences of a file. The texts that `--help` shows for options count as messages, docstrings do not."""
     kind = kind_of(file)
     if kind is None:
         return []
@@ -131,7 +131,8 @@ def _split(kind: str, file: str, language: str, passage: _Passage) -> Iterator[S
 
 
 def _mask(match: re.Match[str]) -> str:
-    """Mask a part of a sentence; where a quotation ends with a full stop, the sentence may end too."""
+    """Mask a part of a sentence. If a quotation ends with a full stop, keep that, because the sentence may end there,
+    too."""
     if match["code"] and match[0][-1] in '"”’' and match[0][-2] in ".!?":
         return CODE * (len(match[0]) - 2) + match[0][-2] + MARKUP
     return (CODE if match["code"] else MARKUP) * len(match[0])
@@ -140,7 +141,7 @@ def _mask(match: re.Match[str]) -> str:
 def _markdown(content: str) -> Iterator[_Passage]:
     """Find paragraphs, list items, headings and cells of tables."""
     lines: list[str] = []
-    fences: list[tuple[str, bool]] = []  # how each ends, and whether prose is inside
+    fences: list[tuple[str, bool]] = []  # the end of each fence, and whether prose is inside
     in_formula = in_comment = False
     for number, line in enumerate([*content.split("\n"), ""], 1):
         bare = line.strip()
@@ -191,7 +192,7 @@ def _toml(content: str) -> Iterator[_Passage]:
 
 
 def _lines(line: int, text: str, language: str) -> Iterator[_Passage]:
-    """Cut a text after each line that is not full, because such a line ends on purpose."""
+    """Cut a text after each line with room for another word, because such a line ends on purpose."""
     begin, lines = line, []
     for number, part in enumerate(text.split("\n"), line):
         if lines and re.match(r" *- |  ", part):
@@ -214,7 +215,7 @@ Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def _definitions(node: ast.AST) -> Iterator[Definition]:
-    """Yield a module and all that it defines, without visiting expressions, which are most of a tree."""
+    """Yield a module and its definitions, without visiting expressions, which make up most of a tree."""
     if isinstance(node, Definition):
         yield node
     for field in ("body", "orelse", "handlers", "finalbody", "cases"):

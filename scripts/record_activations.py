@@ -34,7 +34,8 @@ CONFIGS = {
 
 
 def recorded(model_type: str) -> dict[str, np.ndarray]:
-    """Return config (JSON), seed, tokens, and the output of each part in float32, in the order of the computation."""
+    """Return the config (as JSON), seed, tokens, and the output of each part in float32, in the order of
+    computation."""
     config = CONFIGS[model_type]
     with tempfile.TemporaryDirectory() as folder:
         write_untrained(Path(folder), config, expected_shapes(ModelConfig.from_hf(config)), SEED)

@@ -1,9 +1,9 @@
 """Run a checkpoint on fixed prompts, and record its answers, its speed, the machine, and whether mlx-lm agrees.
 
-The result is a JSON file, which you can put into an issue. If necessary,
-`./course python scripts/record_checkpoint.py Qwen/Qwen3-0.6B` downloads the model. The model answers each prompt with
-the likeliest tokens, and once more with thinking if the chat template can turn thinking on. mlx-lm then reads the same
-tokens. If almost all of these are mlx-lm's likeliest tokens, too, the course has read the checkpoint correctly.
+The result is a JSON file, which you can put into an issue. `./course python scripts/record_checkpoint.py
+Qwen/Qwen3-0.6B` downloads the model if necessary. The model answers each prompt with the likeliest tokens, and once
+more with thinking if the chat template can turn thinking on. mlx-lm then reads the same tokens. If almost all of them
+are also mlx-lm's likeliest tokens, the course has read the checkpoint correctly.
 """
 
 import gc
@@ -100,7 +100,7 @@ def _of_reply(reply: Reply) -> dict[str, Any]:
 def _same_in_mlx_lm(
     path: Path, bits: int | None, dtype: Any, prompts: list[list[int]], replies: list[Reply]
 ) -> list[int]:
-    """Return, for each reply, how many of its tokens mlx-lm finds likeliest after the same tokens."""
+    """Return for each reply the number of its tokens that mlx-lm, too, finds likeliest after the same tokens."""
     import mlx.core as mx
     import mlx.nn
     import mlx_lm.utils

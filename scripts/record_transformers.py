@@ -1,6 +1,6 @@
 """Compare the reference with Hugging Face Transformers, and record the results of Transformers.
 
-This script is for maintainers. It needs torch and transformers, in a virtual environment of its own:
+This script is for maintainers, and needs torch and transformers, in a virtual environment of its own:
 
     python3 -m venv ../hf
     ../hf/bin/pip install torch==2.13.0 transformers "mlx[cpu]" mlx-lm
@@ -13,7 +13,7 @@ It writes tests/fixtures/transformers_qwen2.npz and transformers_qwen3.npz, with
     fingerprint     of these weights, `oracle_cases.Case.fingerprint`
     tokens, logits  a batch of token ids, B x L, and the logits after each, B x L x V, float32
     prompt, greedy  token ids, and the 64 that `generate(do_sample=False)` continues them with
-    margin          the least distance between the largest and the second largest logit in these 64 steps
+    margin          the least difference between the largest and the second largest logit in these 64 steps
     text, ids       a text and its token ids, from AutoTokenizer
     versions, command   the versions of torch and transformers; the command that was run
 """
@@ -35,7 +35,7 @@ from tiny_llm_ref.models import load
 from tiny_llm_ref.sampler import greedy
 
 FIXTURES = {"qwen2": "transformers_qwen2.npz", "qwen3-tied": "transformers_qwen3.npz"}
-SHAPE = (3, 32)  # of the recorded tokens: 100 KB of logits
+SHAPE = (3, 32)  # of the recorded tokens; their logits take 100 KB
 COMMAND = f"PYTHONPATH=src:tests/repo python scripts/{Path(__file__).name}"
 
 
@@ -98,7 +98,7 @@ def scores(model: Any, tokens: np.ndarray) -> np.ndarray:
 
 
 def continue_greedily(model: Any) -> tuple[list[int], float]:
-    """Return 64 tokens from Transformers' own loop and cache, and the least margin of a largest logit."""
+    """Return 64 tokens from Transformers' own loop and cache, and the least margin between the two largest logits."""
     output = model.generate(
         torch.tensor([PROMPT]), do_sample=False, max_new_tokens=64, output_logits=True, return_dict_in_generate=True
     )

@@ -1,7 +1,7 @@
-"""Run the kernels' tests under the sanitizers of the compiler: `python scripts/sanitize.py [WORD...]`.
+"""Run the kernels' tests with the compiler's sanitizers: `python scripts/sanitize.py [WORD...]`.
 
-The script records the calls that tests make of the reference's kernels. A program (sanitize.cpp) that is compiled with
-all kernels makes the calls again: once to check addresses and undefined behaviour, once to find races between threads.
+The script records the tests' calls of the reference's kernels. A program (sanitize.cpp) that is compiled with all
+kernels repeats these calls, once to check addresses and undefined behaviour, and once to find races between threads.
 Python and MLX take no part in this, so every fault is in a kernel or in the thread pool. The program does not check the
 results of a call, because the tests do. WORD: only tests whose names contain one of the words, as for pytest's -k.
 """
@@ -23,7 +23,7 @@ SANITIZERS = {
     "addresses and undefined behaviour": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
     "races": ["-fsanitize=thread"],
 }
-MOST_CALLS, MOST_BYTES = 100, 2**24  # calls of a kernel with different shapes or strides; inputs of a call
+MOST_CALLS, MOST_BYTES = 100, 2**24  # different calls per kernel; bytes of a call's inputs
 
 
 def main(words: list[str]) -> int:
@@ -99,8 +99,8 @@ def pytest_configure(config: Any) -> None:
 
 
 def _strides(x: Any) -> tuple[int, ...]:
-    """Return the distance between neighbours along each axis, in elements. An array that is read backwards gets the
-    strides of its copy."""
+    """Return the distance between neighbours along each axis, in elements. For an array that is read backwards, return
+    the strides of a copy."""
     import mlx.core as mx
 
     mx.eval(x)
@@ -108,7 +108,7 @@ def _strides(x: Any) -> tuple[int, ...]:
     return _strides(mx.contiguous(x)) if min(strides, default=0) < 0 else strides
 
 
-# the number that kernel.h gives each dtype, and its size in bytes
+# each dtype's number in kernel.h, and its size in bytes
 DTYPES = {"float32": (0, 4), "bfloat16": (1, 2), "float16": (2, 2), "uint32": (3, 4), "int32": (4, 4)}
 
 

@@ -1,4 +1,4 @@
-"""Write src/tiny_llm, the learner's package, from src/tiny_llm_ref. A file that was edited is never overwritten."""
+"""Write src/tiny_llm, the learner's package, from src/tiny_llm_ref. Edited files are never overwritten."""
 
 import argparse
 import os

@@ -108,7 +108,7 @@ def table_with(pool, request, place, page):
     return mx.array(tables)
 
 
-# ------------------------------------------------------------------------------------------ task 1: where a key is
+# -------------------------------------------------------------------- task 1: finding a key through the page table
 #
 # Requests with more than 32 rows are computed in blocks, as in week 2's attention. Only the place of a key differs.
 

@@ -318,7 +318,7 @@ def test_task_2_a_server_that_ends(impl):
     assert_seen(play(impl, scenes.stopped), ["abort", "EngineStoppedError"], "a request at the end, and one behind it")
 
 
-# ------------------------------------------------------------------------------------ task 3: a client that goes away
+# ----------------------------------------------------------------------------------------- task 3: client disconnects
 
 
 @task_3

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A GGUF file with random weights in Qwen3-0.6B's shape, Q4_0 throughout: what llama.cpp is measured with.
+"""Writes the GGUF file with which llama.cpp is measured: random weights in Qwen3-0.6B's shape, all in Q4_0.
 
-python benches/peers/make_gguf.py FILE      needs `gguf` and `numpy` from PyPI, which are not in the lock
+python benches/peers/make_gguf.py FILE      needs `gguf` and `numpy` from PyPI; the lock file has no `gguf`
 """
 
 import sys
@@ -10,7 +10,7 @@ import gguf
 import numpy as np
 
 V, E, I, LAYERS, H_Q, H_KV, D = 151936, 1024, 3072, 28, 16, 8, 128
-BLOCK = 32  # numbers that share a scale
+BLOCK = 32  # weights that share a scale
 
 
 def main(path: str) -> None:

@@ -14,19 +14,19 @@ WORDS = {
     "hint": {"en": "Hint {number}", "ja": "ヒント {number}"},
     "solution": {"en": "Solution", "ja": "解答"},
     "copied": {
-        "en": "puts the reference of this day in place. It overwrites what you wrote in these files, so commit first.",
+        "en": "This copies the reference of this day over your own code, so commit first.",
         "ja": "これで、この日の解答が入ります。書いたものは上書きされるので、先にコミットしておいてください。",
     },
     "copied_too": {
-        "en": "They also hold tasks of {days}, which are then solved as well.",
+        "en": "The copy also solves the tasks of {days} that are in the same files.",
         "ja": "同じファイルに入っている{days}の課題も、同時に解答になります。",
     },
     "and": {"en": " and ", "ja": "と"},
     "space": {"en": " ", "ja": ""},
     "day": {"en": "day {week}.{day}", "ja": "第 {week} 週 {day} 日目"},
     "written": {
-        "en": "`./course solution --day {day}` writes only those functions of this day that are still open, "
-        "and `./course undo` takes that back. A copy that an instructor handed out may hold no solutions.",
+        "en": "`./course solution --day {day}` writes only the functions of this day that are still open, "
+        "and `./course undo` reverses this change. A copy of the course from an instructor may contain no solutions.",
         "ja": "`./course solution --day {day}` は、この日の関数のうち、まだスタブのものだけを書き込みます。こちらは "
         "`./course undo` で取り消せます。講師から配られた教材には、解答が入っていないことがあります。",
     },
@@ -40,20 +40,20 @@ WORDS = {
     "hours": {"en": "{hours} hours", "ja": "{hours} 時間"},
     "hours_half": {"en": "{hours}½ hours", "ja": "{hours} 時間半"},
     "measured": {
-        "en": "Measured on {machine}, by `{command}`. Other machines and other days give other numbers.",
+        "en": "Measured on {machine}, with `{command}`. On other machines or other days, the numbers differ.",
         "ja": "計測環境：{machine}。コマンド：`{command}`。マシンや日が変われば、数値も変わります。",
     },
     "rung": {"en": "step", "ja": "段階"},
     "time": {"en": "time", "ja": "時間"},
     "against_fallback": {"en": "speed, fallback = 1", "ja": "速度（フォールバック = 1）"},
     "of_limit": {"en": "of the machine's limit", "ja": "マシンの上限に対する割合"},
-    "peer": {"en": "what else there is", "ja": "比較対象"},
+    "peer": {"en": "other system", "ja": "比較対象"},
     "pass": {"en": "pass", "ja": "処理"},
     "peer_speed": {"en": "its speed", "ja": "その速度"},
     "our_speed": {"en": "tuned", "ja": "講座の高速版"},
     "ratio": {"en": "ratio", "ja": "比"},
     "prefill": {"en": "prefill of {length} tokens", "ja": "{length} トークンのプリフィル"},
-    "decode": {"en": "decode behind {length} tokens", "ja": "{length} トークンに続くデコード"},
+    "decode": {"en": "decode after {length} tokens", "ja": "{length} トークンに続くデコード"},
     "part": {"en": "part", "ja": "部分"},
     "milliseconds": {"en": "ms", "ja": "ミリ秒"},
     "share": {"en": "share", "ja": "割合"},
@@ -70,11 +70,11 @@ WORDS = {
     "rest": {"en": "rest", "ja": "その他"},
     "whole step": {"en": "whole step", "ja": "1 ステップ全体"},
     "of which MLX, for its operations": {
-        "en": "in it: MLX, to run these operations",
+        "en": "included: MLX, to run these operations",
         "ja": "うち MLX が演算を実行する手間",
     },
     "of which Python, before anything runs": {
-        "en": "in it: Python, before anything runs",
+        "en": "included: Python, before any operation runs",
         "ja": "うち実行前の Python の処理",
     },
     "first_token": {"en": "first token after", "ja": "最初のトークンまで"},

@@ -17,7 +17,7 @@ __all__ = ["KernelCall", "Watcher", "unwatched", "watcher", "watching"]
 class KernelCall:
     """A call that has not run yet.
 
-    texts: body and header, by the file names that messages give them.
+    texts: body and header, keyed by the file names that messages use for them.
     run: runs the kernel and returns its outputs; keyword arguments replace those of the call.
     signature: returns the signature of the function around the body. It raises an error if the arguments do not fit.
     """
@@ -31,7 +31,7 @@ class KernelCall:
 
     @property
     def spaces(self) -> dict[str, str]:
-        """Return the address space of each buffer, device or constant, by its name in the body."""
+        """Return the address space of each buffer, device or constant, keyed by the buffer's name in the body."""
         return {parameter.name: parameter.space for parameter in self.signature().parameters}
 
 
@@ -40,13 +40,13 @@ _watcher: ContextVar[Watcher | None] = ContextVar("metal_host_watcher", default=
 
 
 def watcher() -> Watcher | None:
-    """Return the watcher that this thread's calls go to, or None."""
+    """Return the watcher to which this thread's calls go, or None."""
     return _watcher.get()
 
 
 @contextmanager
 def watching(by: Watcher | None) -> Iterator[None]:
-    """Pass every call of a kernel that this thread makes in the block to `by`, whose result the caller gets.
+    """Within the block, pass every kernel call of this thread to `by`. The caller gets the result of `by`.
 
     If `by` is None, the calls run as usual.
     """

@@ -33,7 +33,7 @@ _COMMON = (
     "-fno-finite-loops",
     "-fno-delete-null-pointer-checks",  # so that an access through a null pointer is not optimised away
 )
-_REFUSED = ("-Werror=vla",)  # Metal's compiler rejects it, and these compilers would accept it
+_REFUSED = ("-Werror=vla",)  # Metal's compiler rejects such arrays, and these compilers would accept them
 _NUMBERS = ("-ffp-contract=off", "-fno-math-errno")
 _FAULTS = "bounds,alignment,integer-divide-by-zero"
 _RUNTIME = ("-std=c++17", "-O2", "-fno-exceptions", "-fno-rtti", "-fno-omit-frame-pointer", "-fno-sanitize=all")
@@ -49,7 +49,7 @@ _CHECKED = (
 )
 
 _CHECKED_BY_CLANG = (
-    *("-Xclang", "-fsanitize=thread"),  # the driver must not see it, because it would link the sanitizer's library
+    *("-Xclang", "-fsanitize=thread"),  # hidden from the driver, which would link the sanitizer's library
     *("-mllvm", "-tsan-instrument-func-entry-exit=0"),
     *("-mllvm", "-tsan-handle-cxx-exceptions=0"),
     *("-mllvm", "-tsan-instrument-read-before-write=1"),
@@ -57,7 +57,7 @@ _CHECKED_BY_CLANG = (
 
 
 def compile_program(name: str, program: Program, checked: bool, tools: Toolchain) -> Path:
-    """Return the program that runs a kernel, and compile it unless the store has it.
+    """Return the program that runs a kernel. Compile the program first unless the store has it.
 
     Raises:
         MetalCompileError: the kernel has an error.
@@ -75,7 +75,7 @@ def compile_program(name: str, program: Program, checked: bool, tools: Toolchain
         if sys.platform == "darwin":
             _keep_symbols(found)
         return found
-    sys.audit("kernel.compiling", f"{name}.metal")  # a test's clock stops
+    sys.audit("kernel.compiling", f"{name}.metal")  # the clock of a test stops
     try:
         _compile_program(name, program, tools, clang, flags, found)
     finally:
@@ -105,7 +105,7 @@ def _compile_program(
 
 
 def _extract_symbols(linked: Path, found: Path) -> None:
-    """Save the line numbers on macOS, where they are in the object file, which is deleted."""
+    """Save the line numbers on macOS, where only the object file has these numbers, and this file is deleted."""
     symbols = f"{linked}.dSYM"
     run_tool(["xcrun", "dsymutil", str(linked), "-o", symbols])
     with suppress(OSError):  # there are no symbols, or another process saved them first
@@ -118,7 +118,7 @@ def _keep_symbols(found: Path) -> None:
 
 
 def _runtime(tools: Toolchain) -> list[Path]:
-    """Return the object files of runtime/, and compile them unless the store has them."""
+    """Return the object files of runtime/. Compile these files first unless the store has them."""
     sources = sorted((_HERE / "runtime").glob("*.cpp"))
     flags = [*_RUNTIME, *tools.linking]
     command = [*tools.command, *flags, "-c"]
@@ -133,7 +133,7 @@ def _runtime(tools: Toolchain) -> list[Path]:
                 if failed:
                     raise MetalHostError(f"metal_host's runtime does not compile:\n{failed[0][-2000:]}")
         except OSError:
-            if not folder.exists():  # if there is one now, another process was faster
+            if not folder.exists():  # if the folder exists now, another process was faster
                 raise
     os.utime(folder)
     return [folder / f"{source.stem}.o" for source in sources]
@@ -142,7 +142,7 @@ def _runtime(tools: Toolchain) -> list[Path]:
 def _of_this_compiler(tools: Toolchain, checked: bool) -> list[str]:
     """Return the options that depend on the compiler.
 
-    They round a half after each operation, and turn on the instrumentation of checked runs.
+    These options round a half after each operation, and turn on the instrumentation of checked runs.
     """
     flags = ["-mf16c"] if tools.has_half else []
     if tools.is_clang:

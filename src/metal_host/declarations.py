@@ -27,7 +27,7 @@ class Variable(NamedTuple):
 
 
 class Declaration(NamedTuple):
-    """A declaration of one or more variables. type: without qualifiers. end: the index after its semicolon."""
+    """A declaration of one or more variables. type: the type without qualifiers. end: the index after the semicolon."""
 
     type: str
     qualifiers: frozenset[str]

@@ -16,7 +16,7 @@ _NOT_METAL = {"double", "dynamic_cast", "typeid", "throw", "goto", "thread_local
 
 
 def explain_errors(output: str, texts: Mapping[str, str]) -> str:
-    """List the first errors: place, message, line of the source. texts: the kernel's, by their file names."""
+    """List the first errors: place, message, line of the source. texts: the kernel's texts, keyed by file name."""
     errors: dict[tuple[str, int], str] = {}
     for file, line, message in _errors(output.splitlines(), texts):
         errors.setdefault((file, line), _plain(message, _text(file, line, texts, "")))
@@ -27,7 +27,8 @@ def explain_errors(output: str, texts: Mapping[str, str]) -> str:
 def listed(errors: Mapping[tuple[str, int], str], texts: Mapping[str, str], most: int = 3) -> str:
     """List the first errors, each with its place and the line of the source there.
 
-    errors: messages by file and line. texts: the kernel's, by their file names. most: how many errors are listed.
+    errors: messages, keyed by file and line. texts: the kernel's texts, keyed by file name. most: how many errors are
+        listed.
     """
     first = list(errors.items())[:most]
     parts = [f"{f}:{n}: {message}{_text(f, n, texts, chr(10) + '    ')}" for (f, n), message in first]
@@ -46,7 +47,7 @@ def _text(file: str, line: int, texts: Mapping[str, str], before: str) -> str:
 
 
 def _errors(lines: list[str], texts: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
-    """Yield file, line and message of each error. An error in our headers gets the kernel's line that led to it."""
+    """Yield file, line and message of each error: for an error in our headers, the kernel's line that led to it."""
     led_from: tuple[str, int] | None = None
     for number, text in enumerate(lines):
         if re.search(r"In (instantiation|substitution) of|In ([\w ]+ )?function ", text):
@@ -83,7 +84,7 @@ def _plain(message: str, line: str) -> str:
     """Write a message in Metal's words, without the names of our templates and namespaces."""
     if refused := re.search(r"attempt to use poisoned \"(\w+)\"", message):
         return _refusal(refused[1])
-    if "attempt to use a poisoned identifier" in message:  # clang does not name it
+    if "attempt to use a poisoned identifier" in message:  # clang does not name the identifier
         return _refusal(next((word for word in re.findall(r"\w+", line) if word in _refused()), line))
     if "msl_where" in message and (name := re.search(r"\b(simd|quad|simdgroup|threadgroup)_\w+", line)):
         return f"'{name[0]}' is a function of Metal: a kernel cannot declare it"

@@ -1,4 +1,4 @@
-"""`metal_kernel`: MLX's own on a machine with Metal, and the same function on the CPU elsewhere."""
+"""`metal_kernel`: MLX's own function on a machine with Metal, and the same function on the CPU elsewhere."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -37,20 +37,20 @@ def metal_kernel(
     atomic_outputs: bool = False,
     compile_options: object | None = None,
 ) -> Callable[..., list[mx.array]]:
-    """Make a kernel as `mx.fast.metal_kernel` does. On a machine without Metal, the kernel runs on the CPU.
+    """Make a kernel, like `mx.fast.metal_kernel`. On a machine without Metal, the kernel runs on the CPU.
 
     MLX's documentation explains the arguments. The environment variable METAL_HOST chooses where kernels run:
 
     - `plain`: always on the CPU.
     - `check`: always on the CPU, with a check of every memory access, barrier and operation of a simdgroup.
-    - `off`: always by `mx.fast.metal_kernel`.
+    - `off`: always with `mx.fast.metal_kernel`.
 
     On the CPU, a call computes its results before it returns, so it does not work within mx.compile or mx.vmap. If an
     input is a view that is not copied (`ensure_row_contiguous=False`), a checked kernel may read its elements, but not
     the memory between them.
 
     Raises:
-        MetalCompileError: the source does not compile. The call of the kernel raises it.
+        MetalCompileError: the source does not compile. The call of the kernel raises this error.
         MetalKernelError: a check failed, or the kernel crashed or ran too long.
     """
     if not output_names:

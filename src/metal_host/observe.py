@@ -34,7 +34,7 @@ class Traffic:
     read, written: bytes; a byte counts each time that a thread moves it.
     distinct_read, distinct_written: bytes; a byte counts once per call of the kernel.
     reads, writes: accesses of single threads. wide: those accesses that move 16 bytes or more.
-    together: accesses of simdgroups. The n-th accesses of its lanes at one place in the code count as one.
+    together: accesses of simdgroups. The n-th accesses of a simdgroup's lanes at one place in the code count as one.
     lines: how many lines of 64 bytes the simdgroups' accesses to a buffer touch. Coalesced accesses touch the fewest.
     cycles: how many cycles the simdgroups' accesses to a threadgroup variable take, in a memory of 32 banks that each
         deliver one word of 4 bytes per cycle.
@@ -65,8 +65,8 @@ class Traffic:
 class Counts:
     """The counts of all observed calls of kernels.
 
-    buffers: the traffic of inputs and outputs, by their names.
-    variables: the traffic of threadgroup variables, by their names.
+    buffers: the traffic of inputs and outputs, keyed by name.
+    variables: the traffic of threadgroup variables, keyed by name.
     barriers: threadgroup barriers, each counted once per threadgroup that reaches it.
     simd_barriers, simd_operations: barriers and operations of simdgroups, each counted once per lane.
     """
@@ -95,9 +95,9 @@ class Event:
     thread: the thread's number in the threadgroup.
     kind: "read", "write", "atomic read", "atomic write" or "wait".
     name: the buffer or threadgroup variable; for a wait, the barrier or the operation of a simdgroup.
-    offset, size: bytes; the offset counts from the address that the kernel is given.
-    item: the size in bytes of an element of that memory; an element of a float4 array has 16.
-    file, line: a place in the kernel's text; "" and 0 if it is unknown.
+    offset, size: bytes; the offset is counted from the address that the kernel is given.
+    item: the size in bytes of an element of that memory; an element of a float4 array has 16 bytes.
+    file, line: a place in the kernel's text; "" and 0 if the place is unknown.
     """
 
     thread: int
@@ -193,7 +193,7 @@ def counting() -> Iterator[Counts]:
 
     The kernels run on the CPU, and checked: `with counting() as counts: ...; counts.buffers["x"].read`. The counts are
     a model, because caches, coalescing and banks differ between GPUs. A value that the compiler keeps in a register is
-    not read again, so it does not count again. A call that ends in an error is not counted.
+    read, and counted, only once. A call that ends in an error is not counted.
     """
     counts = Counts()
     token = _observer.set(Observer(counts=counts))
@@ -207,7 +207,7 @@ def counting() -> Iterator[Counts]:
 def tracing(threadgroup: tuple[int, int, int] = (0, 0, 0)) -> Iterator[Trace]:
     """Record every access and wait of one threadgroup, in each kernel that this thread calls in the block.
 
-    The kernels run as in `counting`. A thread runs until it waits, so the order of events differs from a GPU's, where
+    The kernels run as in `counting`. A thread runs until it waits, so the order of events differs from a GPU, where
     threads run at the same time. If a call ends in an error, its events end at the error. Each call keeps at most
     100,000 events.
     """

@@ -15,9 +15,9 @@ Place = tuple[str, int]  # a file's name, and a line number
 def lines_of(
     program: Path, codes: Sequence[str], texts: Mapping[str, str], tools: Toolchain
 ) -> list[Place | None] | None:
-    """Return, for each address (hexadecimal), the innermost line of the kernel's own text that it belongs to.
+    """Return, for each address (hexadecimal), the innermost line of the kernel's own text to which it belongs.
 
-    A line is None if the address belongs to none. The result is None if this machine has no tool that finds lines.
+    None stands for an address without such a line. The result is None if this machine has no tool that finds lines.
     """
     places = calls_of(program, codes, texts, tools)
     return None if places is None else [next(iter(calls), None) for calls in places]

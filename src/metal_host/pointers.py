@@ -1,7 +1,8 @@
 """Detection of pointers to the wrong address space by tokens alone, for machines without clang.
 
-It compares names: the name that a pointer is initialised with, assigned or cast from, and the arguments of functions in
-the kernel's header. It accepts any expression that it does not understand. With clang, spaces.py finds more.
+This module compares names: the name that a pointer is initialised with, assigned or cast from, and the arguments of
+functions in the kernel's header. It accepts every expression that it does not understand. With clang, spaces.py finds
+more errors.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,14 +14,14 @@ from .tokens import Token, after_brackets, directives, tokenize
 
 __all__ = ["mixed_pointers"]
 
-_Known = dict[str, str]  # a name's address space, or "" if it is unknown
+_Known = dict[str, str]  # keyed by name: its address space, or "" if unknown
 _ENDS = {";", ",", ")", "{"}
 
 
 class _Pointer(NamedTuple):
     """A pointer or reference in a declaration or a cast.
 
-    name: "" for a cast. sign: `*` or `&`. end: the index of the token after it.
+    name: "" for a cast. sign: `*` or `&`. end: the index of the token after the pointer or reference.
     """
 
     space: str
@@ -74,7 +75,7 @@ def mixed_pointers(
 
 
 def _without_space(source: str) -> tuple[list[Token], list[int]]:
-    """Return the tokens without spaces and directives, and the line of each."""
+    """Return the tokens without spaces and directives, and the line number of each token."""
     tokens, lines, line = [], [], 1
     all_tokens = tokenize(source)
     for token, is_directive in zip(all_tokens, directives(all_tokens), strict=True):
@@ -86,13 +87,13 @@ def _without_space(source: str) -> tuple[list[Token], list[int]]:
 
 
 def _is_qualified(tokens: Sequence[Token], i: int) -> bool:
-    """Tell whether the address space at i follows another one, or qualifies a method's object."""
+    """Tell whether the address space at i follows another address space, or qualifies a method's object."""
     before = tokens[i - 1].text if i else ";"
     return before in SPACES or before == ")"
 
 
 def _pointer(tokens: Sequence[Token], i: int) -> _Pointer | None:
-    """Read `device T* name` or `(device T*)` whose address space is at i; `const` may come before it."""
+    """Read `device T* name` or `(device T*)` whose address space is at i; `const` may precede the address space."""
     space, start = tokens[i].text, i
     while start and tokens[start - 1].text in QUALIFIERS:
         start -= 1
@@ -124,10 +125,10 @@ def _declared(text: str) -> _Pointer | None:
 
 
 def _variables(tokens: Sequence[Token], i: int, scope: str) -> _Known:
-    """Return the address spaces of the variables that a declaration at i declares, other than pointers.
+    """Return the address spaces of the variables that a declaration at i declares, other than pointers, keyed by name.
 
-    An array is in an address space. Any other variable gets "", because it hides an outer variable of the same name. An
-    error in the declaration is under the key "".
+    An array is in an address space. Any other variable has "", because it hides an outer variable of the same name. If
+    the declaration has an error, the message is under the key "".
     """
     before = tokens[i - 1].text if i else ";"
     if scope not in (KERNEL, FUNCTION, FILE) or before not in (";", "{", "}", "(", ")"):
@@ -154,7 +155,7 @@ def _is_set(tokens: Sequence[Token], i: int) -> bool:
 
 
 def _mixed(tokens: Sequence[Token], i: int, pointer: _Pointer, known: Mapping[str, str]) -> str:
-    """Return an error if the expression at i is in another address space than the pointer that it is assigned to."""
+    """Return an error if the expression at i is in another address space than the pointer to which it is assigned."""
     name, other = _of(tokens, i, pointer, known)
     if not other or other == pointer.space:
         return ""
@@ -163,7 +164,7 @@ def _mixed(tokens: Sequence[Token], i: int, pointer: _Pointer, known: Mapping[st
 
 
 def _of(tokens: Sequence[Token], i: int, pointer: _Pointer, known: Mapping[str, str]) -> tuple[str, str]:
-    """Return the name at i, and the address space of the expression: `x`, `x + n` or `&x[n]`; "" for any other."""
+    """Return the name at i, and the address space of the expression: `x`, `x + n` or `&x[n]`; else ""."""
     is_address = i < len(tokens) and tokens[i].text == "&"
     i += is_address
     if i >= len(tokens) or tokens[i].kind != "word":
@@ -183,7 +184,7 @@ def _of(tokens: Sequence[Token], i: int, pointer: _Pointer, known: Mapping[str, 
 
 
 def _functions(header: str) -> dict[str, list[str]]:
-    """Return, for each function of a header that has one definition, the address spaces of its parameters.
+    """Return the address spaces of the parameters of each function that a header defines once, keyed by function.
 
     A parameter that is not a pointer has "".
     """

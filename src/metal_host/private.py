@@ -1,4 +1,4 @@
-"""Redzones around those of a thread's own arrays that the kernel uses through pointers. A checked run watches them.
+"""Redzones around a thread's own arrays that the kernel uses through pointers. A checked run watches these redzones.
 
 An array that the kernel only indexes needs no redzones, because the compiler's own instrumentation checks the index.
 """

@@ -40,7 +40,7 @@ _MESSAGES = {
 
 
 class _Reader(Mapping[str, str]):
-    """A reader of a report, for format strings: its values, and texts made from them."""
+    """A reader of a report, for format strings. Its items are the report's values, and texts made from these values."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class _Reader(Mapping[str, str]):
         return next(iter(places), "no line of the kernel belongs to this code")
 
     def _calls(self, prefix: str) -> list[Place] | None:
-        """Return the lines of the kernel that led to an access, the innermost first; None if no tool can find them."""
+        """Return the lines of the kernel that led to an access, the innermost first; None if no tool finds lines."""
         codes = self[f"{prefix}code"]
         if codes not in self._known:
             calls = calls_of(self._program, codes.split(), self._texts, self._tools)
@@ -214,7 +214,7 @@ def _other(r: _Reader) -> str:
 
 
 def _is_unset(index: int) -> bool:
-    """Tell whether an index is the pattern that a checked run's compiler fills variables with, or a little more."""
+    """Tell whether an index is the pattern that fills uninitialised variables in a checked run, or a little more."""
     return any(0 <= index % (1 << 32) - pattern < 1 << 16 for pattern in (0xFEFEFEFE, 0xAAAAAAAA))
 
 

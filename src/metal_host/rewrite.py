@@ -73,7 +73,7 @@ def _directive(tokens: Sequence[Token], i: int) -> tuple[str, int]:
         line += tokens[i].text
         i += 1
     if re.fullmatch(r"#\s*(include\s*<(metal_\w+|simd/simd\.h)>.*|pragma\s+(once|METAL|clang)\b.*)", line):
-        return "", i  # our headers define it already, or it has no meaning on the CPU
+        return "", i  # our headers replace the included file, or the pragma has no meaning on the CPU
     if re.match(r"#\s*(include|import)\b", line):
         return '#error "there are no files to include, because MLX compiles a string"', i
     return "", 0

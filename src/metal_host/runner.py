@@ -32,7 +32,7 @@ class Buffer:
     """A buffer of a kernel.
 
     origin: the byte to which the kernel's pointer points.
-    gaps: for an input that is a view, whether each byte is between elements.
+    gaps: for an input that is a view, a flag for each byte, which is 1 between elements.
     copied: how many bytes were copied because the input was not row-contiguous.
     """
 
@@ -57,7 +57,7 @@ class Options:
 
     order: the order of threads and threadgroups: 0 forward, 1 backward, 2 random with `seed`.
     steps: how many basic blocks one thread may run, in a checked run.
-    seconds: how much processor time a run may take.
+    seconds: how many seconds of processor time a run may take.
     observe: 0 nothing, 1 counts, 2 the events of threadgroup number `traced`.
     """
 

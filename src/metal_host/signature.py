@@ -54,7 +54,7 @@ ATTRIBUTES = {
 
 @dataclass(frozen=True)
 class Parameter:
-    """A buffer that a kernel gets: an input, a fact `about` an input (its shape, strides or ndim), or an output."""
+    """A buffer argument of a kernel: an input, a fact `about` an input (its shape, strides or ndim), or an output."""
 
     name: str
     type: str
@@ -112,7 +112,8 @@ def write_signature(
     template: Sequence[tuple[str, TypeOrNumber]],
     atomic_outputs: bool,
 ) -> Signature:
-    """Return the signature that MLX writes for a call. inputs: name, dtype and shape of each."""
+    """Return the signature that MLX writes for a call. inputs, outputs: the name and the dtype of each array, and, for
+    inputs, the shape."""
     values = tuple(_template_value(*item) for item in template)
     parameters: list[Parameter] = []
     for index, (parameter, dtype, shape) in enumerate(inputs):

@@ -1,7 +1,7 @@
 """Translation of a kernel's Metal source to C++ that the machine's compiler accepts.
 
-The headers in include/ define nearly all of the language, and rewrite.py does the part that no header can do. A second
-text has real address spaces, so that clang can check them (spaces.py).
+The headers in include/ define nearly all of the language, and rewrite.py rewrites what no header can define. A second
+text has real address spaces, which clang can check (spaces.py).
 """
 
 import re
@@ -31,7 +31,7 @@ class Program(NamedTuple):
 
     cpp: the text to compile and run.
     spaces: a text with real address spaces, for clang to check.
-    texts: the kernel's body and header, by the file names that messages give them.
+    texts: the kernel's body and header, keyed by the file names that messages use for them.
     mixed: the errors about address spaces that tokens alone reveal.
     """
 
@@ -138,7 +138,7 @@ def _is_of_method(tokens: Sequence[Token], i: int) -> bool:
 def _end_of_cast(tokens: Sequence[Token], i: int) -> int:
     """Return the index at which the cast `(device T*)` that begins at i ends, or 0.
 
-    0 means that no such cast begins at i, or that an operator before it binds to it.
+    0 means that no such cast begins at i, or that an operator before the cast binds to it.
     """
     if tokens[i].text != "(":
         return 0

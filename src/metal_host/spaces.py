@@ -40,7 +40,7 @@ _Errors = Iterator[tuple[tuple[str, int], str]]  # a place, and clang's error th
 
 
 def _errors(lines: Sequence[str], texts: Mapping[str, str]) -> Iterator[tuple[int, tuple[str, int], str]]:
-    """Yield the errors in the kernel's text: the number of the message's line, the place, the message."""
+    """Yield clang's errors in the kernel's text: the index of the line of clang's output, place and message."""
     for number, text in enumerate(lines):
         match = re.match(r"(?:.*/)?(.+?):(\d+):\d+: error: (.*)", text)
         if match and match[1] in texts:

@@ -1,7 +1,7 @@
 """The folder of compiled programs, which several processes may use at once.
 
-METAL_HOST_CACHE names it. Without that variable, it is the folder `built` of this package, or, if that folder is not
-writable, a folder in the user's cache.
+METAL_HOST_CACHE names the folder. Without that variable, the folder is `built` in this package, or, if that folder is
+not writable, a folder in the user's cache.
 """
 
 import os
@@ -40,7 +40,7 @@ def store() -> Path:
 def keep_small(folder: Path, kept: int = _KEPT) -> None:
     """Remove entries that no process has used for a while, and leftovers of killed processes.
 
-    A process that uses an entry updates its modification time. Removing a running program does not stop it.
+    A process that uses an entry updates the entry's modification time. A running program outlives its removal.
     """
     ages = {entry: _age(entry) for entry in folder.iterdir()}
     entries = sorted((entry for entry in ages if not entry.name.startswith(".")), key=lambda entry: ages[entry])

@@ -1,4 +1,4 @@
-"""Tokens of Metal source. Joined again, they give exactly the same source."""
+"""Tokens of Metal source. Joined again, the tokens give exactly the same source."""
 
 import re
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def after_space(tokens: Sequence[Token], i: int) -> int:
 
 
 def after_brackets(tokens: Sequence[Token], i: int) -> int:
-    """Return the index after the bracket that closes the one at i; the number of tokens if none does."""
+    """Return the index after the bracket that closes the bracket at i; the number of tokens if no bracket does."""
     opening = tokens[i].text
     closing = _CLOSING[_OPENING.index(opening)]
     depth = 0

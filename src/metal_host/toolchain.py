@@ -1,7 +1,7 @@
 """The machine's C++ compilers: how to find and run them, how to run their programs, and which machine they target.
 
-Kernels in C++ (`tiny_llm_native`), the MLX extension and second looks (`tiny_llm_course`) use this module, too. It does
-not need MLX.
+Kernels in C++ (`tiny_llm_native`), the MLX extension and second looks (`tiny_llm_course`) use this module, too. The
+module does not need MLX.
 """
 
 import os
@@ -69,8 +69,8 @@ class Toolchain:
 
     @property
     def linking(self) -> tuple[str, ...]:
-        """Return the linker's options: fixed addresses for code, and gold if installed, which links in a third of the
-        time."""
+        """Return the linker's options: fixed addresses for code, and the linker gold, if installed, because it takes a
+        third of the time."""
         if sys.platform == "darwin":
             return ()
         has_gold = not self.is_clang and self._is_at_home and shutil.which("ld.gold")
@@ -90,9 +90,9 @@ class Toolchain:
 
 
 def toolchain() -> Toolchain:
-    """Return the compiler that METAL_HOST_CXX or else CXX names, or the first that is found.
+    """Return the compiler that METAL_HOST_CXX or else CXX names; if neither is set, the first compiler that is found.
 
-    METAL_HOST_RUN names the emulator that runs its programs.
+    METAL_HOST_RUN names the emulator that runs the compiler's programs.
 
     Raises:
         MetalHostError: there is no compiler.
@@ -106,8 +106,8 @@ def toolchain() -> Toolchain:
 def compiler_command(*variables: str) -> tuple[str, ...]:
     """Return the command that compiles C++ as a list of words, or () if there is none.
 
-    The first of these environment variables that is set names it, or else CXX does. If none is set, the first compiler
-    that is found is used.
+    The first of these environment variables that is set names the compiler, or else CXX does. If none is set, the first
+    compiler that is found is used.
     """
     chosen = next(filter(None, map(os.environ.get, (*variables, "CXX"))), None)
     return tuple(shlex.split(chosen or next(filter(None, map(shutil.which, _COMPILERS)), "")))
@@ -141,7 +141,7 @@ def whole(place: Path) -> Iterator[Path]:
 
 
 def recent_clang() -> Toolchain | None:
-    """Return a clang of version 16 or later, or None. METAL_HOST_CLANG names it; if it is empty, no clang is used."""
+    """Return a clang of version 16 or later, or None. METAL_HOST_CLANG names the clang; if empty, no clang is used."""
     chosen = os.environ.get("METAL_HOST_CLANG")
     return _recent(chosen if chosen is not None else os.pathsep.join(_CLANGS), os.environ.get("PATH", ""))
 
@@ -165,7 +165,7 @@ def run_in_english(command: Sequence[str]) -> "subprocess.CompletedProcess[str]"
 
 
 def run_tool(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
-    """Run a compiler as `run_in_english` does.
+    """Run a compiler, like `run_in_english`.
 
     Raises:
         MetalHostError: there is no such program.

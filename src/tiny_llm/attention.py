@@ -74,13 +74,13 @@ class SimpleMultiHeadAttention:
 
 
 def causal_mask(L: int, S: int, dtype: mx.Dtype = mx.float32) -> mx.array:
-    """Make the additive mask that hides every key after a query's own position.
+    """Make the additive mask that hides from each query all keys at later positions.
 
     The L queries are the last L of S positions: query i is at position S - L + i.
-    Shapes: -> L x S, with 0 where query i may see key j and -inf where it may not.
+    Shapes: -> L x S. Element (i, j) is 0 if query i may see key j, and -inf otherwise.
 
     Raises:
-        ValueError: S is less than L. `_check_lengths` below raises it.
+        ValueError: S is less than L. `_check_lengths` (given) raises this error.
 
     Task: w1d3.1
     """
@@ -110,7 +110,7 @@ def scaled_dot_product_attention_grouped(
 
     Raises:
         ValueError: H_q is not a multiple of H_kv, or the mask is a string other than "causal". `_check_groups` and
-            `_check_mask_name` below raise these errors.
+            `_check_mask_name` (both given) raise these errors.
 
     Task: w1d3.2
     """

@@ -1,4 +1,4 @@
-"""The smallest parts: softmax, the linear layer, SiLU."""
+"""The smallest parts of a model: softmax, the linear layer, SiLU."""
 
 import mlx.core as mx
 
@@ -17,7 +17,7 @@ def linear(x: mx.array, weight: mx.array, bias: mx.array | None = None) -> mx.ar
     """Apply a linear layer: y = x W^T + b.
 
     Shapes: x: N.. x I, weight: O x I, bias: O -> N.. x O. The dtype is kept.
-    Source: a checkpoint stores weights as O x I, one row per output, as PyTorch's `nn.Linear` does.
+    Source: PyTorch's `nn.Linear`; like it, checkpoints store weights as O x I, one row per output.
 
     Task: w1d1.2
     """
@@ -29,7 +29,7 @@ def linear(x: mx.array, weight: mx.array, bias: mx.array | None = None) -> mx.ar
 
 
 class Linear:
-    """A linear layer that holds its weights. A model only calls it, so any object with its interface can replace it.
+    """A linear layer with its weights. A model only calls the layer, so any object with this interface can replace it.
 
     Shapes: weight: O x I, bias: O or None; call with x: N.. x I -> N.. x O.
     """

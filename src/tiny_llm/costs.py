@@ -35,23 +35,23 @@ class Machine:
 
     @property
     def ridge(self) -> float:
-        """Return the intensity at which arithmetic and memory take equally long; below it, a pass waits for memory."""
+        """Return the intensity at which arithmetic takes as long as memory. Below this intensity, memory is slower."""
         return self.peak / self.bandwidth
 
 
 def model_cost(config: ModelConfig, L: int, S: int, bytes_per_weight: float = 2) -> Cost:
     """Count the cost of one pass over L new tokens, which attend causally to S positions, including their own.
 
-    `operations` counts the multiplications and additions of all matrix products. The linear layers compute each token;
-    both products of attention, each query with each position that it may see; the output layer, only the last token.
+    `operations` counts the multiplications and additions of all matrix products: of the linear layers for each token,
+    of attention (two products) for each query and each visible position, and of the output layer for the last token.
     `bytes` counts each weight matrix once, including the output layer's, at bytes_per_weight bytes per number; and in
     each layer the keys and values of S positions, at 2 bytes per number. Activations, norms, biases and the rows that
     the embedding looks up are left out, because they are small.
     L, S: as in `causal_mask`. bytes_per_weight: 2 for bfloat16; 4.5 / 8 for 4-bit weights with a 16-bit scale and a
-    16-bit bias for each group of 64.
+    16-bit bias for each group of 64 weights.
 
     Raises:
-        ValueError: L is less than 1, or S is less than L. `_check_lengths` below raises it.
+        ValueError: L is less than 1, or S is less than L. `_check_lengths` (given) raises this error.
 
     Task: w2d2.1
     """

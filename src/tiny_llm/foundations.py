@@ -27,8 +27,8 @@ def softmax(x: mx.array, axis: int = -1) -> mx.array:
     """Divide exp(x) by its sum along one axis, for numbers of any size.
 
     Shapes: x: any -> the same. The dtype is kept.
-    x: -inf gets the weight 0; a row that contains only -inf has no softmax and gives NaN. Large numbers, such as 1000,
-    do not overflow.
+    x: -inf becomes the weight 0; a row that contains only -inf has no softmax and becomes NaN. Large numbers, such as
+    1000, do not overflow.
 
     Task: w0d1.1
     """
@@ -75,13 +75,13 @@ def additive_attention(
 def attention_heatmap(
     weights: mx.array, queries: Sequence[str] | None = None, keys: Sequence[str] | None = None
 ) -> str:
-    """Draw the weights as text: a line for each query, a number for each key, and a darker sign for a larger number.
+    """Draw the weights as text: one line per query, with one number per key, and a darker sign before a larger number.
 
     Shapes: weights: L x S, none below 0.
-    queries, keys: names of the lines and of the columns; by default, their numbers.
+    queries, keys: names of the lines and of the columns; by default, their indices.
 
     Raises:
-        ValueError: weights is not a matrix, or the number of names differs from that of the lines or columns.
+        ValueError: weights is not a matrix, or there are not as many names as lines or columns.
     """
     _check_names(weights, queries, keys)
     L, S = weights.shape
@@ -124,7 +124,7 @@ def attention_head(
     w_value: mx.array,
     mask: mx.array | None = None,
 ) -> tuple[mx.array, mx.array]:
-    """Project queries, keys and values, each with a matrix of its own, and compute their attention: one head.
+    """Compute one head: project queries, keys and values, each with a matrix of its own, and attend.
 
     Shapes: query: N.. x L x E, key and value: N.. x S x E, w_query and w_key: d_k x E, w_value: d_v x E,
     mask: broadcastable to N.. x L x S -> output N.. x L x d_v and weights N.. x L x S. The dtype is kept.
@@ -147,11 +147,11 @@ def multi_head_attention(
     w_output: mx.array,
     mask: mx.array | None = None,
 ) -> mx.array:
-    """Compute all heads, one after the other, join their outputs end to end, and project the result once more.
+    """Compute all heads, one after the other, join their outputs end to end, and project the joined outputs.
 
     Shapes: query: B x L x E, key and value: B x S x E, w_output: E x (sum of the heads' d_v), mask: broadcastable to
     B x H x L x S -> B x L x E. The dtype is kept.
-    heads: w_query, w_key and w_value of each head, as `attention_head` takes them. H is the number of heads.
+    heads: for each head, the arguments w_query, w_key and w_value of `attention_head`. H is the number of heads.
     mask: an array of the query's dtype. Head h uses index h of the mask's third axis from the end. If that axis has
     size 1 or is missing, all heads use the same mask.
     Source: Vaswani et al. 2017, section 3.2.2, arXiv:1706.03762.
@@ -198,7 +198,7 @@ def additive_mask(keep: mx.array, hidden: float = -math.inf, dtype: mx.Dtype = m
 
     Shapes: keep: any -> the same. The result has the dtype `dtype`.
     hidden: -inf, or a large negative number such as -1e9. With -1e9, a query that sees no key at all gets an average
-    of values instead of NaN. In float16, -1e9 is -inf, too.
+    of values instead of NaN. In float16, -1e9 overflows to -inf.
 
     Task: w0d2.4
     """
@@ -210,15 +210,15 @@ def additive_mask(keep: mx.array, hidden: float = -math.inf, dtype: mx.Dtype = m
 
 
 def dropout(x: mx.array, rate: float, training: bool = False) -> mx.array:
-    """Set each number to 0 with probability `rate` in training, and divide all others by 1 - rate.
+    """In training, set each number to 0 with probability `rate`, and divide the other numbers by 1 - rate.
 
     At inference, return x as it is.
     Shapes: x: any -> the same. The dtype is kept.
-    rate: a probability, from 0 to less than 1. The draws are random.
-    Source: Srivastava et al. 2014, "Dropout", JMLR 15. Unlike the paper, all frameworks divide in training.
+    rate: a probability, from 0 to less than 1. Chance decides on each number separately.
+    Source: Srivastava et al. 2014, "Dropout", JMLR 15. The paper multiplies at inference instead; frameworks do not.
 
     Raises:
-        ValueError: rate is out of range. `_check_rate` below raises this error.
+        ValueError: rate is out of range. `_check_rate` (given) raises this error.
 
     Task: w0d2.5
     """

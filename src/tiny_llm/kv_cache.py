@@ -1,4 +1,4 @@
-"""The cache seam: where a model's attention finds its keys and values, and its positions."""
+"""The cache seam: the interface through which a model finds stored keys and values, and the tokens' positions."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ class Cache(Protocol):
         """Return one `LayerCache` for each layer of the model."""
 
     def advance(self, length: int) -> None:
-        """Count `length` more positions as stored. The model calls this once, after all layers have attended."""
+        """Count `length` more positions as stored. The model calls this once per pass, after all layers attended."""
 
 
 class NoCache:
@@ -55,14 +55,14 @@ class NoCache:
 
 
 class KVCacheLayer:
-    """The keys and values of all tokens so far in one layer, in arrays that have room for more.
+    """The keys and values of all tokens so far in one layer, in arrays that have room for more tokens.
 
     keys, values: arrays of B x H_kv x capacity x D, or None before the first token; positions from `offset` on are
     unused.
-    offset: the number of stored positions. `KVCache` changes it, in `advance` and `trim`. `store` and `attend` do not,
-    because RoPE and attention of one forward pass need the same offset.
+    offset: the number of stored positions. Only `advance` and `trim` of `KVCache` change this number, not `store` or
+    `attend`, because RoPE and attention of one forward pass need the same offset.
     step: the capacity is always a multiple of this number, so most tokens need no new arrays.
-    attention: the attention function; it gets the mask "causal".
+    attention: the attention function, which is called with the mask "causal".
     """
 
     def __init__(self, step: int = 256, attention: Attention = scaled_dot_product_attention_grouped):
@@ -82,8 +82,8 @@ class KVCacheLayer:
         Shapes: key and value: B x H_kv x L x D -> keys and values: B x H_kv x (offset + L) x D. The dtype is kept.
 
         Raises:
-            ValueError: key and value differ in shape or dtype, or differ in B, H_kv, D or dtype from the arrays stored
-                before, even if `offset` is 0 again. `_check_new` below raises it.
+            ValueError: key and value differ in shape or dtype, or differ in B, H_kv, D or dtype from the arrays in this
+                object, even if `offset` is 0 again. `_check_new` (given) raises this error.
 
         Task: w2d1.1
         """
@@ -97,7 +97,7 @@ class KVCacheLayer:
     def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None = None) -> mx.array:
         """Store the new keys and values, then attend causally to all stored positions, with the layer's `attention`.
 
-        scale: the scale that `attention` gets, unchanged.
+        scale: the scale, which is passed to `attention` unchanged.
         Shapes: query: B x H_q x L x D, key and value: B x H_kv x L x D -> B x H_q x L x D.
 
         Task: w2d1.2
@@ -135,7 +135,7 @@ class KVCache:
         """Forget the last `length` tokens, in every layer. The arrays keep their size and their content.
 
         Raises:
-            ValueError: length is negative, or larger than the number of stored tokens. `_check_trim` below raises it.
+            ValueError: length is negative, or larger than the number of stored tokens. `_check_trim` (given) raises it.
 
         Task: w2d1.2
         """

@@ -24,7 +24,7 @@ class RMSNorm:
     def __call__(self, x: mx.array) -> mx.array:
         """Normalise the last axis.
 
-        Square and average half-precision input in float32, because 300^2 is already infinity in float16.
+        Square and average half-precision input in float32, because in float16 even 300^2 is infinity.
 
         Task: w1d4.1
         """

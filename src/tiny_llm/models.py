@@ -27,13 +27,13 @@ _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.jinja"]
 
 
 def load(name_or_path: str | Path, dtype: mx.Dtype | None = None) -> tuple[CausalLM, Any]:
-    """Return a model and its tokenizer, which is mlx-lm's: it has `encode`, `decode` and `apply_chat_template`.
+    """Return a model and its tokenizer: mlx-lm's, with `encode`, `decode` and `apply_chat_template`.
 
     name_or_path: the name of a bundled model, a checkpoint directory, or a name on the Hub.
     dtype: the dtype of the weights; None keeps the checkpoint's dtype.
 
     Raises:
-        FileNotFoundError: there is no such directory or name, the model was not downloaded before and there is no
+        FileNotFoundError: there is no such directory or name, the model is not downloaded yet and there is no
             network, or files are missing.
         ValueError: the checkpoint is damaged, or is of a kind that is not supported.
     """
@@ -49,12 +49,12 @@ def load_model(path: Path, dtype: mx.Dtype | None = None) -> CausalLM:
 
 
 def load_quantized(name_or_path: str | Path) -> tuple[CausalLM, Any]:
-    """Return a model that mlx-lm quantised, and its tokenizer. The model's weights stay packed; `load` would make them
-    dense.
+    """Return a model that mlx-lm quantised, and its tokenizer. The model's weights stay packed; `load` would make the
+    weights dense.
 
     Raises:
         FileNotFoundError: as in `load`.
-        ValueError: as in `load`; also, the checkpoint is not quantised, or not to 2, 4 or 8 bits.
+        ValueError: as in `load`; or the checkpoint is not quantised to 2, 4 or 8 bits per weight.
     """
     path = resolve(name_or_path)
     model = load_quantized_model(path)
@@ -70,7 +70,7 @@ def load_quantized_model(path: Path) -> CausalLM:
 def build_model(config: ModelConfig, weights: Mapping[str, mx.array]) -> CausalLM:
     """Build a model from its weights.
 
-    weights: the arrays that `weights.expected_shapes(config)` names, dense or as `load_quantized_weights` returns them.
+    weights: the arrays that `weights.expected_shapes(config)` names, dense or in the form of `load_quantized_weights`.
     """
     parts = _Parts(config, weights)
     return CausalLM(
@@ -103,7 +103,7 @@ class _Parts:
         return Linear(self.weights[f"{name}.weight"], bias)
 
     def packed(self, name: str) -> tuple[mx.array, mx.array, mx.array, int, int] | None:
-        """Return the arrays and settings of a quantised layer; None for a dense one."""
+        """Return the arrays and settings of a quantised layer; None for a dense layer."""
         if f"{name}.scales" not in self.weights:
             return None
         packed, scales, biases = (self.weights[f"{name}.{part}"] for part in ("weight", "scales", "biases"))
@@ -134,10 +134,10 @@ class _Parts:
 
 
 def resolve(name_or_path: str | Path) -> Path:
-    """Return the checkpoint directory of a model, after downloading it if need be. Raises the same errors as `load`.
+    """Return the checkpoint directory of a model; download the model first if necessary. Raises the errors of `load`.
 
-    name_or_path: a bundled model ("story"; a directory of that name is "./story"), a directory, or a model on the
-        Hugging Face Hub ("Qwen/Qwen3-0.6B").
+    name_or_path: a bundled model ("story"; for a directory with that name, write "./story"), a directory, or a model
+        on the Hugging Face Hub ("Qwen/Qwen3-0.6B").
     """
     if name_or_path in BUNDLED:
         return bundled(str(name_or_path))

@@ -1,6 +1,6 @@
 """The layer seam: a built model whose layers run week 2's kernels. Given.
 
-The model itself does not change, and tests compare these layers with the plain ones.
+The model's own code does not change, and tests compare these layers with the plain layers.
 """
 
 from collections.abc import Collection
@@ -55,7 +55,7 @@ def optimise(model: CausalLM, kernels: Collection[str] = KERNELS) -> None:
 
 
 def _replace_products(model: Any, kernels: Collection[str]) -> None:
-    """Replace every `QuantizedLinear`. If the quantised table is also the output layer, add a layer for that use."""
+    """Replace every `QuantizedLinear`. If a quantised embedding is also the output layer, add a `KernelLinear`."""
     for _, owner, name in named_linears(model):
         if isinstance(layer := getattr(owner, name), QuantizedLinear):
             setattr(owner, name, KernelLinear(layer, kernels))
@@ -64,7 +64,7 @@ def _replace_products(model: Any, kernels: Collection[str]) -> None:
 
 
 class KernelLinear:
-    """A quantised layer that runs one kernel for few rows and another for many. If `kernels` does not include the
+    """A quantised layer that runs one kernel for few rows of x and another for many. If `kernels` does not include the
     kernel that is needed, the plain layer runs instead."""
 
     def __init__(self, layer: QuantizedLinear | QuantizedEmbedding, kernels: Collection[str] = KERNELS):
@@ -107,7 +107,7 @@ class KernelNorm:
 
 
 class KernelRoPE:
-    """A RoPE that runs a kernel, which computes its angles and needs no tables."""
+    """A RoPE that runs a kernel, which computes the angles itself and needs no tables."""
 
     def __init__(self, plain: RoPE, base: float):
         self.base, self.traditional = base, plain.traditional
@@ -117,7 +117,7 @@ class KernelRoPE:
 
 
 class KernelSwiGLU:
-    """An MLP that runs a kernel for silu(gate) * up, one pass over memory."""
+    """An MLP that computes silu(gate) * up with one kernel, in one pass over memory."""
 
     def __init__(self, mlp: SwiGLU):
         self.gate_proj, self.up_proj, self.down_proj = mlp.gate_proj, mlp.up_proj, mlp.down_proj

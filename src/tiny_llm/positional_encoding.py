@@ -29,7 +29,7 @@ class RoPE:
     Raises:
         ValueError: dims is odd; x is not B x L x H x D; a slice does not have length L; a list or array does not have B
             offsets; a position is not from 0 to seq_len - 1 (positions in an array are not checked). The `_check_*`
-            functions below raise these errors.
+            functions (given) raise these errors.
 
     Task: w1d2.1, w1d2.2
     """

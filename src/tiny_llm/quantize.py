@@ -19,7 +19,7 @@ def quantize(weight: mx.array, group_size: int = 64, bits: int = 4) -> tuple[mx.
         step = (high - low) / (2^bits - 1), at least 1e-7
         edge = low if |low| > |high|; else high, and then step = -step: levels count from the edge inwards
         zero = edge / step, rounded: apart from its sign, the number of steps between the edge and 0
-        scale, bias = edge / zero, edge; if zero is 0, they are step and 0
+        scale, bias = edge / zero, edge; if zero is 0, scale, bias = step, 0
         level = (number - bias) / scale, rounded, and clipped to 0 to 2^bits - 1
     Halves are rounded to even. 32 / bits levels are packed into a uint32, the first into the lowest bits. Scales and
     biases are rounded to the dtype of the weight only at the end.
@@ -28,7 +28,7 @@ def quantize(weight: mx.array, group_size: int = 64, bits: int = 4) -> tuple[mx.
 
     Raises:
         ValueError: bits is not 2, 4 or 8; group_size is not 32, 64 or 128, or does not divide I.
-            `_check_quantization` below raises it.
+            `_check_quantization` (given) raises this error.
 
     Task: w2d3.1
     """
@@ -46,7 +46,7 @@ def dequantize(packed: mx.array, scales: mx.array, biases: mx.array, group_size:
 
     Raises:
         ValueError: `quantize` does not take these bits or this group_size, packed is not uint32, or the shapes do not
-            match. `_check_packed` below raises it.
+            match. `_check_packed` (given) raises this error.
 
     Task: w2d3.2
     """
@@ -115,7 +115,7 @@ class QuantizedEmbedding:
         )
 
     def as_linear(self, x: mx.array) -> mx.array:
-        """Use the same table as the output layer, like a `QuantizedLinear` without bias.
+        """Use the table as the weight of the output layer, like a `QuantizedLinear` without bias.
 
         Shapes: x: N.. x E -> N.. x V.
 

@@ -61,7 +61,7 @@ class Qwen2Attention:
 
 
 class TransformerBlock:
-    """A transformer block: attention, then the MLP. Each of them reads the residual stream through a norm, and adds its
+    """A transformer block: attention, then the MLP. Each part reads the residual stream through a norm, and adds its
     result to the stream."""
 
     def __init__(
@@ -114,7 +114,7 @@ class CausalLM:
     def hidden(self, tokens: mx.array, cache: Cache) -> mx.array:
         """Return the vector of each token after all blocks and the last norm.
 
-        Give cache.layers[i] to layer i, and call cache.advance(L) once, after all layers.
+        Pass cache.layers[i] to layer i, and call cache.advance(L) once, after all layers.
 
         Shapes: tokens: B x L, integers -> B x L x E. The result has the embedding's dtype.
 
@@ -127,7 +127,7 @@ class CausalLM:
         )
 
     def logits(self, hidden: mx.array) -> mx.array:
-        """Return the logits, one for every vocabulary entry: the larger, the likelier the entry is as the next token.
+        """Return one logit per vocabulary entry: the larger the logit, the likelier the entry is as the next token.
 
         Shapes: hidden: B x L x E -> B x L x V. The dtype is kept.
 

@@ -26,8 +26,8 @@ class Thinking:
             self.always = self._opens[False] and not self.can_choose
 
     def choose(self, wanted: bool | None) -> bool:
-        """Return whether the model is to think. wanted: the client's choice; None if the client made none: then a model
-        thinks only if it always thinks.
+        """Return whether the model is to think. wanted: the client's choice, or None. Without a choice, a model thinks
+        only if its thinking cannot be turned off.
 
         Raises:
             ValueError: the checkpoint cannot do what the client wants.
@@ -39,8 +39,8 @@ class Thinking:
         return self.always or bool(wanted)
 
     def thoughts(self, thinks: bool) -> "Thoughts":
-        """Return a reader for one answer. thinks: the `enable_thinking` with which `apply_chat_template` made the
-        prompt."""
+        """Return a reader for one answer. thinks: the value of `enable_thinking` with which `apply_chat_template` made
+        the prompt."""
         return Thoughts(self._tokenizer, self._opens[thinks])
 
     def _prompt(self, thinks: bool) -> str:
@@ -55,8 +55,8 @@ class Thinking:
 class Thoughts:
     """A reader that separates the tokens of the thinking from the tokens of the answer.
 
-    is_open: whether the thinking has begun and is not over. count: the number of its tokens so far, including both
-    marks and the blank tokens after the thinking.
+    is_open: whether the thinking has begun and has not ended. count: the number of thinking tokens so far, including
+    both marks and the blank tokens after the thinking.
     """
 
     def __init__(self, tokenizer: Any, is_open: bool):
@@ -66,7 +66,7 @@ class Thoughts:
         self._state: Literal["before", "open", "after", "answer"] = "open" if is_open else "before"
         self._text = StreamingDetokenizer(tokenizer)
         self._has_text = False
-        self._blank = ""  # whitespace that is held back, because no text may follow it
+        self._blank = ""  # whitespace that is held back, because it may turn out to be the end
 
     @property
     def is_open(self) -> bool:
@@ -84,7 +84,7 @@ class Thoughts:
         self.count += 1
         if self._state == "after":
             return ""
-        if token == self._start:  # a model may repeat the mark at the end of its prompt
+        if token == self._start:  # a model may repeat the mark that ends its prompt
             self._state = "open"
             return ""
         if token == self._end:

@@ -21,11 +21,11 @@ __all__ = ["TunedBlock", "TunedEmbedding", "tune"]
 
 
 def tune(model: CausalLM) -> None:
-    """Replace the parts of a built model with tuned ones. These multiply 4-bit weights by activations in float32 or
+    """Replace the parts of a built model with tuned parts, which multiply 4-bit weights by activations in float32 or
     bfloat16, and add in float32.
 
-    If 8-bit arithmetic is chosen (tiny_llm_native/matmul/arithmetic.py), they round activations to 8 bits, with a scale
-    for each 64 numbers. Then a product has a root mean square error of 0.6 %.
+    If int8 is chosen (tiny_llm_native/matmul/arithmetic.py), the parts round activations to 8 bits, with a scale per 64
+    activations. Then a product has a relative error of 0.6 % (root mean square).
 
     Raises:
         ValueError: a layer is not quantised to 4 bits in groups of 64 with bfloat16 scales, or its number of rows is

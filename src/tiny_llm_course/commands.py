@@ -27,7 +27,7 @@ from .ui.command_table import ALL, ANYWHERE, FOR_INSTRUCTORS, FOR_LEARNERS, FOR_
 
 __all__ = ["app", "names"]
 
-PASSES_ON = {"ignore_unknown_options": True, "allow_extra_args": True}  # the arguments are another program's
+PASSES_ON = {"ignore_unknown_options": True, "allow_extra_args": True}  # the arguments are meant for another program
 
 
 def names() -> list[str]:
@@ -38,13 +38,13 @@ def names() -> list[str]:
 
 
 class Commands(Group):
-    """The group of all commands. It finds them in the tables of command_table.py."""
+    """The group of all commands, which are listed in the tables of command_table.py."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return names()
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name in SHORT:  # only for the list: resolve_command replaces the name with these words
+        if cmd_name in SHORT:  # only for the list of commands: resolve_command replaces the name with these words
             return _command(cmd_name, _same_as(SHORT[cmd_name]), "Short forms")
         if cmd_name in FOR_MAINTAINERS:
             script = _script(*FOR_MAINTAINERS[cmd_name])
@@ -60,7 +60,7 @@ class Commands(Group):
             _run_program(name, rest)
             with reporting():
                 raise _unknown(name)
-        words = [name, "--"] if name in FOR_MAINTAINERS else SHORT.get(name, [name])  # a script reads its own "--", too
+        words = [name, "--"] if name in FOR_MAINTAINERS else SHORT.get(name, [name])  # the script needs its own "--"
         _, command, arguments = super().resolve_command(ctx, [*words, *rest])
         return name, command, arguments
 
@@ -117,8 +117,8 @@ def _script(name: str, needed: str | None) -> Callable[[typer.Context], None]:
 
 
 def _run_program(name: str, arguments: list[str]) -> None:
-    """Replace this process with a program of the virtual environment, such as pytest. Return if no program has this
-    name."""
+    """Replace this process with a program of the virtual environment, such as pytest. Return only if there is no such
+    program."""
     program = Path(sys.prefix) / "bin" / name
     in_bin = Path(name).name == name and program.is_file() and os.access(program, os.X_OK)
     if in_bin and sys.prefix != sys.base_prefix:

@@ -1,4 +1,4 @@
-"""Code that the course gives: for checkpoints, tokenizers, chat templates, and the parts of a server without a model.
+"""Code that the course gives: for checkpoints, tokenizers, chat templates, and the model-independent parts of a server.
 
 Both course packages import this code, which contains no tasks. Import from the modules.
 """

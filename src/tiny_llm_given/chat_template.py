@@ -1,7 +1,7 @@
 """A checkpoint's chat template, filled in by a process of its own. Given.
 
-A chat template is a program that comes with a checkpoint. It may run forever, or ask for all memory. A limit then ends
-its process, and the server goes on.
+A chat template is a program that comes with a checkpoint, and may run forever or use all memory. So its process has
+limits: at a limit, the process ends, and the server goes on.
 """
 
 import json
@@ -26,7 +26,7 @@ class ChatTemplate:
     """A tokenizer whose `apply_chat_template` runs in another process, with limits. Everything else is the tokenizer's
     own.
 
-    Only one thread may call it at a time. The process starts with the first conversation, and again after a
+    Only one thread may use this object at a time. The process starts with the first conversation, and again after a
     conversation that ended the process. seconds: the processor time that a conversation may take.
     """
 
@@ -47,7 +47,7 @@ class ChatTemplate:
             ValueError: the template fails, or takes too much time or memory.
         """
         assert not tokenize
-        if self._tokenizer.chat_template is None:  # mlx-lm has a function in its place
+        if self._tokenizer.chat_template is None:  # then mlx-lm has a function in place of a template
             return str(
                 self._tokenizer.apply_chat_template(
                     messages, add_generation_prompt=add_generation_prompt, tokenize=False, **settings

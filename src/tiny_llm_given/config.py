@@ -27,7 +27,7 @@ class ModelConfig:
     rope_theta: float
     rms_norm_eps: float
     tie_word_embeddings: bool
-    eos_token_ids: tuple[int, ...]  # any of them ends a text
+    eos_token_ids: tuple[int, ...]  # each of these tokens ends a text
     quantization: Mapping[str, Any] | None  # mlx-lm's {"group_size": ..., "bits": ...}, or None
 
     @classmethod
@@ -50,8 +50,8 @@ class ModelConfig:
         """Make a configuration from the contents of config.json and generation_config.json.
 
         Raises:
-            ValueError: the model_type is unknown, keys are missing (the message names all of them), a value is one that
-                no model can have, or a feature is not supported.
+            ValueError: the model_type is unknown, keys are missing (the message names all missing keys), a value is one
+                that no model can have, or a feature is not supported.
         """
         check_config(config)
         eos = (generation_config or {}).get("eos_token_id")

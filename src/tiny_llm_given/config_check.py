@@ -11,7 +11,7 @@ __all__ = ["check_config", "check_eos", "rope_settings"]
 _MODEL_TYPES = ("qwen2", "qwen3")
 _SIZES = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
 _OPTIONAL_SIZES = ("num_key_value_heads", "head_dim")
-_LONGEST_CONTEXT = 1 << 22  # tokens; RoPE keeps two rows of numbers for each
+_LONGEST_CONTEXT = 1 << 22  # positions; RoPE keeps two rows of numbers per position
 
 
 def rope_settings(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -21,7 +21,7 @@ def rope_settings(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def check_config(config: Mapping[str, Any]) -> None:
-    """Raise ValueError if the contents of a config.json are not those of a model that the course can build."""
+    """Raise ValueError if the course cannot build a model from the contents of this config.json."""
     if config.get("model_type") not in _MODEL_TYPES:
         raise ValueError(
             f"model_type: expected qwen2 (Qwen2, Qwen2.5, QwQ, DeepSeek-R1-Distill-Qwen) or qwen3 (Qwen3 without "
@@ -40,7 +40,7 @@ def check_config(config: Mapping[str, Any]) -> None:
 
 
 def check_eos(eos: Any) -> None:
-    """Raise ValueError if an eos_token_id is neither a token id, nor a list of them, nor None."""
+    """Raise ValueError if an eos_token_id is neither a token id, nor a list of token ids, nor None."""
     tokens = eos if isinstance(eos, list) else [] if eos is None else [eos]
     if not all(_is_whole(token) and token >= 0 for token in tokens):
         raise ValueError(f"eos_token_id: expected a token id or a list of them, got {short(eos)}")

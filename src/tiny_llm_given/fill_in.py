@@ -1,7 +1,7 @@
 """The process that fills in a chat template. Given.
 
-It reads the template from a first line of JSON, then a conversation from each further line, and answers each
-conversation with a line of JSON. It imports only Jinja, so it starts in a tenth of a second. Transformers gives
+The process reads the template from a first line of JSON, then a conversation from each further line, and answers each
+conversation with a line of JSON. It imports only Jinja, so it starts in a tenth of a second. Transformers offers
 templates the same environment, but takes more than a second to import.
 """
 
@@ -23,7 +23,7 @@ __all__ = ["compiled", "main"]
 
 
 class _Generation(Extension):
-    """The tag `{% generation %}`, which marks the text that a model is trained to write, and does not change it."""
+    """The tag `{% generation %}`, which marks the text that a model is trained to write, and leaves this text as is."""
 
     tags = {"generation"}  # noqa: RUF012 (as Jinja declares it)
 
@@ -71,9 +71,9 @@ def _answer(source: str, given: dict[str, Any], longest: int) -> dict[str, str]:
 
 
 def main() -> None:
-    """Answer each line of input until there are no more. A conversation that takes too long ends this process."""
+    """Answer each line of input until the input ends. A conversation that takes too long ends this process."""
     seconds, memory, longest = float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    with suppress(ValueError):  # macOS refuses: a process has more than that mapped from the start
+    with suppress(ValueError):  # macOS refuses: a process has more memory mapped from the start
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     source = json.loads(sys.stdin.readline())
     for line in sys.stdin:

@@ -11,7 +11,7 @@ def check_finite(logits: mx.array) -> None:
 
     Every token that is chosen from such logits is wrong, and JSON has no NaN.
     """
-    if not np.isfinite(np.asarray(logits.astype(mx.float32))).all():  # NumPy takes a tenth of the time of MLX here
+    if not np.isfinite(np.asarray(logits.astype(mx.float32))).all():  # NumPy is ten times as fast as MLX here
         raise FloatingPointError(
             "the model's logits are not finite: its weights are damaged (fetch the checkpoint again), or too large for "
             "their number format (run it with --dtype float32)"

@@ -28,7 +28,7 @@ _METHODS = {
 
 
 def check_file(path: Path) -> None:
-    """Raise ValueError if a path leads to a file: a checkpoint is a folder."""
+    """Raise ValueError if a path leads to a file, because a checkpoint is a folder."""
     if not path.is_file():
         return
     if path.suffix == ".gguf":
@@ -37,7 +37,7 @@ def check_file(path: Path) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """Raise ValueError if a folder holds a model, but in another format."""
+    """Raise ValueError if a folder holds a model in a format that the course does not read."""
     names = {file.name for file in path.iterdir()}
     if (path / "adapter_config.json").exists() and not (path / "config.json").exists():
         raise ValueError(f"{path} holds {_adapters(path, names)}")
@@ -53,7 +53,7 @@ def check_folder(path: Path) -> None:
 
 
 def check_quantization(config: Mapping[str, Any]) -> None:
-    """Raise ValueError if config.json describes a quantisation that is not mlx-lm's."""
+    """Raise ValueError if config.json describes a quantisation other than mlx-lm's."""
     ours, theirs = config.get("quantization") or {}, config.get("quantization_config") or {}
     mode, method = ours.get("mode", "affine"), None if ours else theirs.get("quant_method")
     if mode != "affine":
@@ -69,7 +69,7 @@ def check_quantization(config: Mapping[str, Any]) -> None:
 def _adapters(path: Path, names: set[str]) -> str:
     base = read_json(path / "adapter_config.json")
     model = base.get("base_model_name_or_path") or base.get("model") or "MODEL"
-    if "adapters.safetensors" in names:  # mlx-lm wrote them
+    if "adapters.safetensors" in names:  # mlx-lm wrote the adapters
         merge = f"`mlx_lm.fuse --model {model} --adapter-path {path} --save-path NEW`"
     else:
         merge = f"PEFT's `merge_and_unload`, and write the model of {model} with `save_pretrained`"

@@ -16,9 +16,9 @@ _NAMES = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 
 
 def sampling_defaults(path: Path) -> Sampling:
-    """Return the settings in a checkpoint directory's generation_config.json, without those that the file leaves out.
+    """Return the settings in a checkpoint directory's generation_config.json, keyed by name.
 
-    "do_sample": false means that each token is the likeliest one, so it becomes temperature 0.
+    "do_sample": false, which means that each token is the likeliest one, becomes the temperature 0.
 
     Raises:
         ValueError: the file is damaged, or a setting is out of range.

@@ -1,4 +1,4 @@
-"""Loads a checkpoint's tokenizer, which is an object of mlx-lm's. Given."""
+"""Loads a checkpoint's tokenizer with mlx-lm. Given."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,8 +11,8 @@ from .checkpoint_files import read_json
 
 __all__ = ["load_tokenizer"]
 
-_MOST_ADDED, _LONGEST_ADDED = 20_000, 1_000  # tokens added to the vocabulary, and letters of one
-_MOST_BYTES = 4_000_000  # of each small file; the longest of them lists the added tokens once more
+_MOST_ADDED, _LONGEST_ADDED = 20_000, 1_000  # tokens added to the vocabulary, and letters in one of these tokens
+_MOST_BYTES = 4_000_000  # of each small file; the longest small file lists the added tokens again
 _SMALL = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja")
 _HELLO = [{"role": "user", "content": "Hello"}]
 
@@ -34,7 +34,7 @@ def load_tokenizer(path: Path, vocab_size: int) -> Any:
         tokenizer = load(path)
         _check_tokens(tokenizer, vocab_size)
         _check_template(tokenizer)
-    except Exception as error:  # damaged files raise many kinds
+    except Exception as error:  # damaged files cause many kinds of errors
         raise ValueError(f"{path}: its tokenizer cannot be loaded: {type(error).__name__}: {error}") from error
     return tokenizer
 

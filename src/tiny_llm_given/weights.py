@@ -23,7 +23,7 @@ Weights = dict[str, mx.array]
 
 
 def load_weights(path: Path, config: ModelConfig, dtype: mx.Dtype | None = None) -> Weights:
-    """Return all weights of a checkpoint directory, dense, under Hugging Face's names, after checking them.
+    """Check all weights of a checkpoint directory, and return them dense, keyed by Hugging Face's names.
 
     dtype: the dtype of the result; None keeps the file's dtype (for quantised weights, the dtype of their scales).
 
@@ -42,15 +42,15 @@ def load_weights(path: Path, config: ModelConfig, dtype: mx.Dtype | None = None)
 
 
 def load_quantized_weights(path: Path, config: ModelConfig) -> Weights:
-    """Return all weights of a checkpoint that mlx-lm quantised, as they are stored, after the same checks as in
-    `load_weights`.
+    """Check all weights of a checkpoint that mlx-lm quantised, as `load_weights` does, and return them as they are
+    stored.
 
     A quantised layer has weight (packed), scales and biases; `layer_quantization` says how it was quantised.
 
     Raises:
         FileNotFoundError: as in `load_weights`.
-        ValueError: as in `load_weights`; also, the checkpoint is not quantised, or a layer has other than 2, 4 or 8
-            bits, or groups of other than 32, 64 or 128.
+        ValueError: as in `load_weights`; or the checkpoint is not quantised, or a layer has other than 2, 4 or 8 bits
+            per weight, or groups of other than 32, 64 or 128 weights.
     """
     stored = read_safetensors(path)
     try:
@@ -64,7 +64,7 @@ def load_quantized_weights(path: Path, config: ModelConfig) -> Weights:
 
 
 def layer_quantization(quantization: Mapping[str, Any] | None, layer: str) -> tuple[int, int]:
-    """Return group size and bits of a layer: its own, else those of the whole checkpoint, else MLX's 64 and 4."""
+    """Return a layer's group size and bits per weight: its own, else the whole checkpoint's, else MLX's 64 and 4."""
     own = (quantization or {}).get(layer)
     settings = own if isinstance(own, Mapping) else quantization or {}
     return settings.get("group_size", 64), settings.get("bits", 4)
@@ -88,7 +88,7 @@ def read_safetensors(path: Path) -> Weights:
 def dequantize_weights(weights: Weights, quantization: Mapping[str, Any] | None) -> Weights:
     """Make the layers that mlx-lm quantised dense: the packed weight, scales and biases of a layer become one weight.
 
-    quantization: the group_size and bits of all layers, and, under the name of a layer that differs, its own.
+    quantization: the group_size and bits of all layers, and, under the name of a layer that differs, the layer's own.
 
     Raises:
         ValueError: one of a layer's three arrays is missing, or their shapes do not match group_size and bits.
@@ -147,7 +147,7 @@ def _read_file(file: Path) -> Weights:
 
 
 def _layer(name: str) -> str:
-    """Return the name of the layer that a weight belongs to."""
+    """Return the name of the layer to which a weight belongs."""
     return name.rpartition(".")[0]
 
 
@@ -156,7 +156,7 @@ def _quantized_layers(weights: Weights) -> list[str]:
 
 
 def _dequantize(weights: Weights, layer: str, group_size: int, bits: int) -> mx.array:
-    """Take a layer's three arrays out of the weights. Return the dense weight that they make up."""
+    """Take a layer's three arrays out of the weights. Return the dense weight that they encode."""
     names = [f"{layer}.{part}" for part in ("weight", "scales", "biases")]
     if missing := [name for name in names if name not in weights]:
         raise ValueError(f"quantised layer: expected {', '.join(names)}, got no {', no '.join(missing)}")
@@ -190,7 +190,7 @@ def _check_quantized(weights: Weights, quantization: Mapping[str, Any] | None) -
 
 
 def _check_layers(weights: Weights, num_hidden_layers: int) -> None:
-    """Refuse more layers than the files hold, before every expected weight is listed: there might be 10^9 layers."""
+    """Refuse more layers than the files hold, before all expected weights are listed, since there might be 10^9."""
     stored = {name.split(".")[2] for name in weights if name.startswith("model.layers.")}
     if num_hidden_layers > len(stored):
         raise ValueError(

@@ -23,14 +23,15 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 
 
 def language_of(story: str) -> str:
-    """Return the language of a story, "english" or "japanese", judged by the script of most of its letters."""
+    """Return the language of a story, "english" or "japanese", according to the script of most of its letters."""
     return "japanese" if len(_JAPANESE.findall(story)) > len(_LATIN.findall(story)) else "english"
 
 
 def stories_in(text: str, jsonl: bool) -> Iterator[str]:
     """Yield the stories of a file.
 
-    jsonl: each line holds one story, as a JSON string or as an object with a "text". Otherwise, each paragraph is one.
+    jsonl: whether each line holds one story, as a JSON string or as an object with a "text". Otherwise, each paragraph
+    is one story.
 
     Raises:
         ValueError: a line of JSON is neither a string nor such an object.
@@ -56,7 +57,7 @@ def check(
     language: Annotated[str, typer.Option(help="english or japanese; by default each story's script decides")] = "",
     jsonl: Annotated[bool, typer.Option("--jsonl", help='one JSON string, or object with a "text", per line')] = False,
 ) -> None:
-    """Name each fault of each story as FILE:STORY:SENTENCE: FAULT: EXPLANATION. Exit with 1 if there is one."""
+    """Print each fault of each story as FILE:STORY:SENTENCE: FAULT: EXPLANATION. Exit with 1 if there is a fault."""
     if language not in ("", *LANGUAGES):
         raise typer.BadParameter(f"expected one of {', '.join(LANGUAGES)}, got {language!r}", param_hint="--language")
     try:
@@ -78,7 +79,7 @@ def check(
 
 
 def _printable(text: str) -> str:
-    """Replace characters that a terminal cannot show by U+FFFD."""
+    """Replace characters that a terminal cannot show with U+FFFD."""
     return "".join(each if each.isprintable() else "\ufffd" for each in text)
 
 

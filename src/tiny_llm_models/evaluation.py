@@ -1,7 +1,7 @@
 """Evaluation of a model: exact answers about held-out stories, perplexity, and the agreement of two models.
 
-A model is any function from tokens (B x L) to logits (B x L x V): a model of the course, a quantised one, or a
-learner's own. The questions are about names and things that appear in no training text (`storyteller.strange`).
+A model is any function from tokens (B x L) to logits (B x L x V): one of the course's models, a quantised model, or a
+learner's. The questions are about names and things that appear in no training text (`storyteller.strange`).
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ __all__ = [
 
 Model: TypeAlias = Callable[[mx.array], mx.array]
 
-# The relative frequency of each kind of question. A story does not answer questions of the kind "unsaid".
+# The relative frequency of each kind of question. The kind "unsaid", which no story answers, is not among them.
 KINDS = {"where": 8, "first": 3, "holder": 3, "person": 3, "content": 2, "colour": 1, "plot": 4}
-LENGTHS = {"short": (0, 200), "long": (850, 950)}  # tokens in the prompt: stories, question, chat template
-_EASY_KEPT = 0.15  # the share that is kept of questions whose answer is the story's last place: guessing it must fail
+LENGTHS = {"short": (0, 200), "long": (850, 950)}  # least and most tokens: stories, question, chat template
+_EASY_KEPT = 0.15  # the share kept of questions whose answer is the story's last place, so that guessing it fails
 _STOPPED = {"short": 0.8, "long": 0.4}  # the share of stories that stop early, so that things may be in any place
 _BATCH_TOKENS = 8192
 
 
 @dataclass(frozen=True)
 class Exam:
-    """A question, with the stories that it is about.
+    """A question about stories.
 
     prompt: the stories and the question, in the chat template.
     alone: the same prompt without the stories.
@@ -65,7 +65,7 @@ class Exam:
 
 
 def exams(tokenizer: Tokenizer, language: str, length: str, count: int, kinds: Mapping[str, int] = KINDS) -> list[Exam]:
-    """Make this many questions about held-out names and things. The same arguments give the same questions.
+    """Return `count` questions about held-out names and things. The same arguments give the same questions.
 
     length: a key of LENGTHS. kinds: the relative frequency of each kind of question.
     """
@@ -78,10 +78,10 @@ def chat_prompt(said: str) -> str:
 
 
 def exact_matches(model: Model, tokenizer: Tokenizer, exams: Sequence[Exam], *, alone: bool = False) -> list[bool]:
-    """Tell, for each question, whether greedy decoding gives exactly the right answer and then ends the turn.
+    """Tell for each question whether greedy decoding gives exactly the right answer and then ends the turn.
 
     One forward pass over prompt and answer decides this: each token of the answer must have the highest logit at its
-    position. alone: ask without the stories.
+    position. alone: whether to ask without the stories.
     """
     prompts = [tokenizer.encode(exam.alone if alone else exam.prompt).ids for exam in exams]
     answers = [tokenizer.encode(exam.question.answer + TURN_END).ids for exam in exams]
@@ -95,7 +95,7 @@ def exact_matches(model: Model, tokenizer: Tokenizer, exams: Sequence[Exam], *, 
 
 
 def perplexity(model: Model, texts: Sequence[list[int]]) -> float:
-    """Return the perplexity: exp of the mean negative log likelihood (in nats) of all tokens but each text's first.
+    """Return the perplexity: exp of the mean negative log likelihood (in nats) of all tokens except each text's first.
 
     texts: token ids of each text.
     """
@@ -114,14 +114,14 @@ def agreement(one: Model, other: Model, texts: Sequence[list[int]]) -> float:
     same, count = 0.0, 0.0
     for batch in _batches(texts):
         equal = mx.argmax(one(batch.tokens), axis=-1) == mx.argmax(other(batch.tokens), axis=-1)
-        counted = batch.counted[:, 1:]  # the choice after the last token does not count
+        counted = batch.counted[:, 1:]  # does not count the choice after the last token
         same += _sum(equal[:, :-1] * counted)
         count += _sum(counted)
     return same / count
 
 
 def held_out_stories(language: str, count: int) -> list[str]:
-    """Tell stories with seeds that the training does not use. Each ends with the end token."""
+    """Return stories told with seeds that the training does not use. Each story ends with the end token."""
     return [tell(lexicon(language), Random(f"held-out {language} {index}")).text + END for index in range(count)]
 
 
@@ -151,7 +151,7 @@ def _stories(random: Random, length: str) -> int:
 
 
 def _stopped(story: Story, random: Random, length: str) -> Story:
-    """Return the story, or only its beginning."""
+    """Return the story or, with the probability in _STOPPED, only its beginning."""
     if random.random() > _STOPPED[length]:
         return story
     return story.until(random.randint(min(4, len(story.lines)), len(story.lines)))

@@ -1,4 +1,4 @@
-"""Checkpoints with random weights, in Hugging Face format: small, quick to make, and equal on every machine."""
+"""Makes checkpoints with random weights, in Hugging Face format: small, quick to make, and equal on every machine."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ __all__ = ["QWEN3_0_6B", "byte_tokenizer", "random_weights", "untrained_config",
 
 
 def untrained_config(model_type: str = "qwen3", **changes: Any) -> dict[str, Any]:
-    """Return the configuration (config.json) of a tiny model, whose sizes all differ.
+    """Return the configuration (config.json) of a tiny model whose sizes all differ from each other.
 
     A forward pass takes about a millisecond. changes: entries that replace the defaults.
     """
@@ -53,7 +53,8 @@ QWEN3_0_6B = untrained_config(
 
 
 def byte_tokenizer() -> Tokenizer:
-    """Make a tokenizer with one token for each byte (ids 0 to 255, not in the bytes' order), and special tokens."""
+    """Return a tokenizer with one token for each byte (ids 0 to 255, not in the order of the bytes), and special
+    tokens."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(alphabet)}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -63,7 +64,7 @@ def byte_tokenizer() -> Tokenizer:
 
 
 def random_weights(shapes: dict[str, tuple[int, ...]], seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
-    """Draw float32 weights that keep activations near unit size.
+    """Draw float32 weights that keep the size of activations near 1.
 
     Matrices are normal with standard deviation 1.5 / sqrt(fan-in), and the weights of norms are around 1.
     """

@@ -1,6 +1,6 @@
-"""The code that runs kernels: the compiler, the MLX extension, headers, and the kernels that no task asks for.
+"""The code that runs kernels: the compiler, the MLX extension, headers, and kernels that belong to no task.
 
-Both course packages import this code, so there is one MLX extension, built once. Import from the modules.
+Both course packages import this code, so they share one MLX extension, built once. Import from the modules.
 """
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-// A kernel's arguments by name: a struct with a member for each, in the order in which the kernel's op passes them.
+// A kernel's named arguments: a struct with one member per argument, in the order in which the kernel's op passes them.
 //
 //     struct Scaling {
 //         In<float> x;
@@ -9,7 +9,7 @@
 //     KERNEL(scale, Scaling) { ... call.x.last() ... }
 //
 // Before a kernel runs, Python compares the op's arrays and numbers with the struct (arguments.py). This file is a part
-// of kernel.h, which includes it after all that it needs.
+// of kernel.h, whose last line includes it.
 #pragma once
 #include <type_traits>
 
@@ -18,7 +18,7 @@ namespace tiny_llm {
 template <typename T>
 constexpr bool is_element = std::is_same_v<T, float> || std::is_same_v<T, int32_t> || std::is_same_v<T, uint32_t>;
 
-// An array with this many axes; 0: with any number of axes. float means float32, bfloat16 and float16.
+// An array with this many axes; 0 means any number of axes. float means float32, bfloat16 or float16.
 template <typename T, int axes = 0>
 struct In : Array {
     static_assert(is_element<T>, "an input holds float, int32_t or uint32_t");
@@ -49,8 +49,8 @@ struct Next {
     operator Threads() const { return call.threads; }
 };
 
-// Does the same, but writes down what the member is: f2 or F2 for an input or output of floats with two axes, i or I
-// for one of int32, u or U for one of uint32, and n for a number.
+// Does the same, but writes down the kind of the member: f2 or F2 for an input or output of floats with two axes, i or
+// I for one of int32, u or U for one of uint32, and n for a number.
 struct Noted {
     char*& text;
 
@@ -94,7 +94,7 @@ Arguments filled(const Member& next, const Same&... same) {
     }
 }
 
-// Without a struct, a kernel gets the call as it is.
+// A kernel without a struct takes the call as it is.
 template <typename Arguments = Call>
 struct Named {
     using Type = Arguments;

@@ -26,12 +26,12 @@ __all__ = [
     "plain",
 ]
 
-_HERE = Path(__file__).parent  # of the headers
-BUILT = "built"  # the folder, next to a file of kernels, of what was compiled of it
+_HERE = Path(__file__).parent  # the headers' folder
+BUILT = "built"  # the name of the folder for libraries, next to a file of kernels
 KERNEL_FLAGS = ("-std=c++20", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fPIC")
 _OPTIMISED = ("-O3", "-shared")
-_LINKED = () if sys.platform == "darwin" else ("-Wl,-z,defs",)  # what nothing defines is an error now, not when loaded
-_HEADERS = {  # names that GCC takes for misspelt ones of ours, or that Clang knows no header for
+_LINKED = () if sys.platform == "darwin" else ("-Wl,-z,defs",)  # an undefined name is an error now, not when loaded
+_HEADERS = {  # names that GCC takes for misspelt names of ours, or that Clang knows no header for
     "algorithm": ("clamp", "copy", "copy_n", "fill", "fill_n", "max", "max_element", "min", "min_element", "sort"),
     "cmath": ("cos", "exp", "exp2", "fabs", "fmax", "fmin", "isnan", "log", "pow", "round", "sin", "sqrt", "tanh"),
     "limits": ("numeric_limits",),
@@ -44,16 +44,16 @@ _STALE = 3600  # seconds after which no process is still about to load a library
 
 
 class CompileError(RuntimeError):
-    """A kernel's file does not compile: the first errors, with file and line."""
+    """An error in a kernel's file: the compiler's first errors, with file and line."""
 
 
 def compile_kernels(source: Path, flags: Sequence[str] = (), built: Path | None = None) -> Path:
-    """The library of a file of kernels, compiled into a folder if that was not done before.
+    """Return the library of a file of kernels. Compile the file first if there is no library of it yet.
 
-    flags: further ones of the compiler. built: the folder; None: the one next to the file.
+    flags: further flags for the compiler. built: the library's folder; None means the folder next to the file.
 
     Raises:
-        CompileError: there is no compiler, or it finds an error.
+        CompileError: there is no compiler, or the compiler finds an error.
     """
     _check_headers(source)
     library = library_of(source, flags, built)
@@ -70,8 +70,8 @@ def compile_kernels(source: Path, flags: Sequence[str] = (), built: Path | None 
 
 
 def library_of(source: Path, flags: Sequence[str] = (), built: Path | None = None) -> Path:
-    """Return where the library of a file of kernels is, once it is compiled. Its name depends on all that it is
-    compiled from and with."""
+    """Return the path of the library of a file of kernels, compiled or not. The library's name depends on all files and
+    all options from which it is compiled."""
     return (built or source.parent / BUILT) / f"{source.stem}-{_fingerprint(source, _command(flags))}.so"
 
 
@@ -88,7 +88,7 @@ def _command(flags: Sequence[str] = ()) -> list[str]:
 
 
 def _check_headers(source: Path) -> None:
-    """Refuse a copy of one of our headers next to a kernel: the kernel would get the copy, and the extension ours."""
+    """Refuse a copy of a header of ours next to a kernel: only the kernel would include it, and not the extension."""
     for file in with_included(source)[1:]:
         if file.parent != _HERE and (_HERE / file.name).exists():
             copy, ours = f"{file.parent.name}/{file.name}", f"{file.name} in src/{_HERE.name}"
@@ -99,7 +99,7 @@ def _compile(command: list[str], source: Path, library: Path) -> None:
     library.parent.mkdir(parents=True, exist_ok=True)
     with whole(library) as unfinished:
         command = [*command, f"-I{_HERE}", str(source), "-o", str(unfinished)]
-        sys.audit("kernel.compiling", source.name)  # a test's clock stops
+        sys.audit("kernel.compiling", source.name)  # the clock of a test stops
         try:
             run = run_in_english(command)
         finally:
@@ -117,13 +117,13 @@ def _signal(number: int) -> str:
 
 
 def _said(library: Path) -> str:
-    """What was wrong when somebody compiled it who may do so; a submission that is graded may not."""
+    """Return the errors of an earlier attempt, or "". A graded submission may not compile, but may read them."""
     file = library.with_suffix(".txt")
     return file.read_text(encoding="utf-8") if file.exists() else ""
 
 
 def get_ready() -> None:
-    """Ask the machine now what compiling asks it once: a process may be about to lose the right to."""
+    """Look up now what compiling needs to know of the processor: a process may be about to lose the right to do so."""
     for_this_processor()
     processor()
 
@@ -133,7 +133,7 @@ def _remove_stale(libraries: Iterable[Path], newest: Path) -> None:
         try:
             if old != newest and time.time() - old.stat().st_mtime > _STALE:
                 old.unlink()
-        except FileNotFoundError:  # somebody else was faster
+        except FileNotFoundError:  # another process was faster
             continue
 
 
@@ -145,12 +145,12 @@ def _fingerprint(source: Path, command: Sequence[str]) -> str:
 
 
 def _explained(output: str, source: Path, most: int = 3) -> str:
-    """The first errors: place, message, line of code. A header next to the file may hold a task, too."""
+    """Return the first errors: place, message, line of code. Own files are the source and the headers next to it."""
     own = [file for file in with_included(source) if file.parent == source.parent]
     code = {str(file): file.read_text(encoding="utf-8", errors="replace").splitlines() for file in own}
     found: dict[_Place, str] = {}
     for place, message in _errors(output, source, code.keys()):
-        found.setdefault(place, message)  # a template's come again for each of its types
+        found.setdefault(place, message)  # a template's errors come again for each of its types
     parts = [
         f"{os.path.relpath(file)}:{line}: {message}\n    {code[file][line - 1].strip()}"
         for (file, line), message in found.items()
@@ -163,8 +163,8 @@ def _explained(output: str, source: Path, most: int = 3) -> str:
 
 
 def _errors(output: str, source: Path, own: Collection[str]) -> Iterator[tuple[_Place, str]]:
-    """Place and message of each error. Of one in a file of the course's, the line in one's own files that leads there;
-    of the linker's, 0."""
+    """Yield the place and the message of each error. For an error in a file of the course, the place is the line of the
+    own files that leads there; for an error of the linker, it is line 0."""
     lines = output.splitlines()
     led_from = nowhere = (str(source), 0)
     for number, text in enumerate(lines):
@@ -185,7 +185,7 @@ def _errors(output: str, source: Path, own: Collection[str]) -> Iterator[tuple[_
 
 
 def _noted(lines: list[str], own: Collection[str]) -> _Place | None:
-    """Return the place that Clang names after an error in a file of the course's: where it comes from."""
+    """Return the place in the own files from which an error in a file of the course comes, as Clang's notes say."""
     for text in lines:
         if " error: " in text:
             return None
@@ -196,7 +196,7 @@ def _noted(lines: list[str], own: Collection[str]) -> _Place | None:
 
 
 def _advised(message: str, lines: list[str]) -> str:
-    """An error with what to do about it, if its notes, which follow it, or the name in it say so."""
+    """Return an error's message. Add advice if the notes after the error, or the missing name, suggest any."""
     notes = list(itertools.takewhile(lambda text: " error: " not in text, lines))
     missing = re.match(
         r"'(?:std::)?(\w+)' is not a member of 'std'|no (?:member|template|type) named '(\w+)' in .*'std'", message
@@ -216,7 +216,7 @@ def _advised(message: str, lines: list[str]) -> str:
 
 
 def _same_type(one: str, other: str) -> str:
-    """Advice for arguments, such as std::max's, that must have one type."""
+    """Return advice for arguments that must have the same type, such as those of std::max."""
     one, other = ("int64_t" if re.fullmatch(r"(long ?)+(int)?", type_) else type_ for type_ in (one, other))
     wide = next((type_ for type_ in ("double", "float", "int64_t", other) if type_ in (one, other)), other)
     wide = "float" if wide in ("bfloat16", "float16") else wide
@@ -224,6 +224,6 @@ def _same_type(one: str, other: str) -> str:
 
 
 def plain(message: str) -> str:
-    """Return a compiler's message without what templates and namespaces add to it."""
+    """Return a compiler's message without the parts that templates and namespaces add."""
     message = re.sub(r" ?\[with [^\]]*\]| ?\{aka [^}]*\}", "", message)
     return re.sub(r"\(anonymous namespace\)::|\{anonymous\}::|tiny_llm::|<unnamed>::", "", message)

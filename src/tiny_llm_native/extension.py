@@ -1,8 +1,8 @@
 """Turns a kernel in a C++ file into an operation on MLX arrays: loads compiled code, and says what is missing.
 
 `./course build-ext` builds the MLX extension (mlx_extension.cpp) once. A kernel's own file is compiled when you first
-call the kernel, unless it was compiled before: that takes about a second. The process then keeps the compiled kernel,
-as it keeps a Python module.
+call the kernel, unless it is compiled already; compiling takes about a second. The process then keeps the compiled
+kernel, like a Python module.
 """
 
 import ctypes
@@ -73,10 +73,10 @@ class Kernel:
         numbers: Sequence[float] = (),
         changed: Sequence[mx.array] = (),
     ) -> list[mx.array]:
-        """Run the function. outputs: the shape and dtype of each result. numbers: the numbers that the function gets.
+        """Run the function. outputs: the shape and dtype of each result. numbers: the function's number arguments.
 
         changed: arrays that the function writes into. The first results are these arrays after the call; the function
-        gets them as its first outputs, with their content. If nothing else refers to an array when the result is
+        has them as its first outputs, with their content. If nothing else refers to an array when the result is
         computed, the result takes over its memory; otherwise the array stays as it is, and the result is a changed
         copy.
 
@@ -108,10 +108,10 @@ def kernel(source: Path, name: str, *tasks: str, flags: tuple[str, ...] = ()) ->
     """Return the function `name` of a C++ file, or None if no MLX extension was built; a warning says so once.
 
     tasks: the tasks whose regions this function needs, in the file or in a file that it includes. flags: further
-    options of the compiler.
+    flags for the compiler.
 
-    The environment's TINY_LLM_KERNELS may be `off`: then the result is always None. Or it may be `watched`, as in the
-    course's tests: then there must be an MLX extension, and each kernel runs at once, on copies of its arrays that show
+    If the environment variable TINY_LLM_KERNELS is `off`, the result is always None. If it is `watched`, as in the
+    course's tests, there must be an MLX extension, and each kernel runs at once, on copies of its arrays that show
     every access out of bounds.
 
     Raises:
@@ -185,8 +185,8 @@ def get_ready() -> None:
 
 
 def set_threads(count: int) -> None:
-    """Set how many threads kernels use, from the next kernel on. The environment's TINY_LLM_THREADS sets the number at
-    the start."""
+    """Set how many threads kernels use, from the next kernel on. The environment variable TINY_LLM_THREADS sets the
+    number at the start."""
     _loaded().set_threads(count)
 
 
@@ -256,8 +256,8 @@ def _watching() -> ModuleType:
 
 
 def _extension_file() -> Path | None:
-    """Return the file of the extension that this process loads; None if it is not built. Tests load a build of their
-    own, which includes the headers in `checks`."""
+    """Return the file of the extension that this process loads; None if there is none. Tests load a build of their own,
+    which includes the headers in `checks`."""
     name = "_mlx_extension_watched" if mode() == "watched" else "_mlx_extension"
     files = (_HERE / BUILT / f"{name}{suffix}" for suffix in EXTENSION_SUFFIXES)
     return next((file for file in files if file.is_file()), None)
@@ -296,7 +296,7 @@ def _warn(text: str) -> None:
 
 @cache
 def mode() -> str:
-    """Return the environment's TINY_LLM_KERNELS: "" (not set), "off" or "watched"."""
+    """Return the environment variable TINY_LLM_KERNELS: "" (not set), "off" or "watched"."""
     mode = os.environ.get("TINY_LLM_KERNELS", "")
     if mode not in _MODES:
         raise ValueError(f"TINY_LLM_KERNELS: expected off or watched, got {mode!r}")
@@ -304,7 +304,7 @@ def mode() -> str:
 
 
 def _thread_count() -> int:
-    """Return the environment's TINY_LLM_THREADS, or else the number of processors that this process may use."""
+    """Return the environment variable TINY_LLM_THREADS; if it is not set, how many processors this process may use."""
     text = os.environ.get("TINY_LLM_THREADS")
     if text is None:
         count = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

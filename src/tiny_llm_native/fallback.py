@@ -1,5 +1,5 @@
-"""Each kernel's result from MLX's own operations: ops use these without a built extension, and tests compare kernels
-with them."""
+"""Each kernel's result, computed with MLX's own operations: ops use these functions if no extension is built, and tests
+compare kernels with these functions."""
 
 import math
 
@@ -97,7 +97,7 @@ def paged_attention(
 def store_pages(
     keys: mx.array, values: mx.array, key: mx.array, value: mx.array, pages: mx.array, places: mx.array
 ) -> tuple[mx.array, mx.array]:
-    """Return changed copies of `keys` and `values`, which stay as they are themselves."""
+    """Return changed copies of `keys` and `values`. The two arrays themselves do not change."""
     keys, values = mx.array(keys), mx.array(values)
     keys[pages, :, places], values[pages, :, places] = key, value
     return keys, values

@@ -1,4 +1,4 @@
-"""The files that a file of C++ includes. This module imports nothing of ours, so it works even if the others do not."""
+"""The files that a file of C++ includes. This module imports none of our modules, so it works even if those do not."""
 
 import re
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ _HEADERS = Path(__file__).parent
 
 
 def with_included(source: Path, folders: Iterable[Path] = ()) -> list[Path]:
-    """Return a file, and those that it includes from its own folder, from this one and from further folders."""
+    """Return a file, and all files that it includes from its own folder, this module's folder and further folders."""
     searched = [_HEADERS, *folders]
     found = [source]
     for file in found:  # which grows

@@ -1,4 +1,4 @@
-// What a kernel gets: arrays, numbers and threads. This file needs nothing of MLX, so a kernel compiles in a second.
+// Kernels' arguments: arrays, numbers and threads. This file needs nothing of MLX, so a kernel compiles in a second.
 #pragma once
 #include <cstdint>
 #include <cstring>

@@ -1,4 +1,4 @@
-"""Turns a section of a Metal file into an operation on MLX arrays, which runs on a GPU, or without one in metal_host.
+"""Turns a section of a Metal file into an operation on MLX arrays. It runs on a GPU, or in metal_host if there is none.
 
 A body is a section `KERNEL(name) { ... }` of kernels/NAME.metal. Everything outside the sections is the header. MLX
 writes the function around a body. It declares inputs, outputs, template arguments, shapes such as `x_shape`, and thread
@@ -78,14 +78,14 @@ class MetalKernel:
             raise KernelError(self._told(error)) from None
 
     def _told(self, error: Exception) -> str:
-        """Return an error's message with the name of the Metal file. Its line numbers are those of this file."""
+        """Return an error's message with the path of the Metal file. Line numbers are already the file's."""
         return re.sub(rf"\b{self._name}\.(header\.)?metal(?=:\d)", lambda match: self._place, str(error))
 
 
 def metal(
     source: Path, name: str, inputs: Sequence[str], outputs: Sequence[str], *tasks: str, contiguous: bool = True
 ) -> MetalKernel:
-    """Return the section `name` of a Metal file, which is read again when it has changed.
+    """Return the section `name` of a Metal file. The file is read again when it has changed.
 
     inputs, outputs: their names in the body. tasks: the tasks whose regions in the file this section needs.
     contiguous: as in `MetalKernel`.
@@ -115,7 +115,7 @@ def _metal(
 def uses_metal(source: Path, *tasks: str) -> bool:
     """Tell whether an op runs its Metal kernel: the default device is a GPU, and all of the tasks are written.
 
-    With TINY_LLM_KERNELS=off or watched, it never does: then the op runs its C++ kernel or its fallback.
+    With TINY_LLM_KERNELS=off or watched, no op runs its Metal kernel, but its C++ kernel or its fallback.
     """
     if not mx.metal.is_available() or mx.default_device().type != mx.gpu or mode():
         return False
@@ -141,7 +141,7 @@ def _in_device_memory(x: mx.array | float) -> mx.array | float:
 
 
 def _parts(source: Path, name: str) -> tuple[str, str]:
-    """Return header and body. Their lines have the same numbers as in the file."""
+    """Return the header and the body of a section. Their lines have the same numbers as in the file."""
     text = source.read_text(encoding="utf-8")
     sections = {match[1]: match for match in re.finditer(_SECTION, text, re.DOTALL | re.MULTILINE)}
     if name not in sections:

@@ -1,7 +1,7 @@
 // The extension: makes a kernel an operation of MLX, which runs when its result is needed, like any other.
 //
-// A kernel is a C function in a library of its own (kernel.h). `run` below makes arrays that are not computed yet; each
-// knows its primitive, and MLX calls the primitive's eval_cpu when it computes them.
+// A kernel is a C function in a library of its own (kernel.h). `run` makes arrays that are not computed yet. Each array
+// knows its primitive, and MLX calls the primitive's eval_cpu to compute the array.
 #include <dlfcn.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
@@ -16,7 +16,7 @@
 #include "mlx/mlx.h"
 #include "mlx/primitives.h"
 #include "pool.h"
-#ifdef TINY_LLM_WATCHED  // as tests load it
+#ifdef TINY_LLM_WATCHED  // in the build that tests load
 #include "checks/watch.h"
 #endif
 
@@ -78,8 +78,8 @@ void compute(Function function, const std::vector<ArrayView>& inputs, const std:
 #endif
 }
 
-// The first `changed` outputs begin as the first inputs: in the memory of these inputs, if nothing else needs them, or
-// as copies. The function gets them as outputs only.
+// The first `changed` outputs begin as the first inputs: in the memory of these inputs, if nothing else needs it, or as
+// copies. For the function, these arrays are outputs only.
 class Kernel : public mx::Primitive {
    public:
     Kernel(mx::Stream stream, Function function, std::vector<Output> results, std::vector<double> numbers,
@@ -122,8 +122,8 @@ class Kernel : public mx::Primitive {
     }
 
    private:
-    // Each output refers to the inputs. While they are computed, the reference of one output is enough; without the
-    // others, MLX sees whether anything else needs an input.
+    // Each output refers to the inputs. While outputs are computed, the reference of one output is enough; without the
+    // other references, MLX sees whether anything else needs an input.
     static void forget_inputs(std::vector<mx::array>& outputs, const std::vector<mx::array>& inputs) {
         for (auto& x : outputs)
             if (&x.inputs() != &inputs && !x.is_tracer()) x.inputs().clear();
@@ -185,7 +185,7 @@ void set_threads(int count) {
     thread_count = count;
 }
 
-// A kernel that is always there: with it `build-ext` sees whether arrays pass from Python to here and back.
+// A kernel that is always there. With it, `build-ext` checks that arrays pass from Python to this extension and back.
 void copy(const Call& call) { std::memcpy(call.out[0].data, call.in[0].data, call.in[0].size() * sizeof(float)); }
 
 mx::array copied(const mx::array& x) {

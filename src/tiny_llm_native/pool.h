@@ -22,7 +22,7 @@ class Pool {
     int64_t shared() const { return shared_; }
 
     // The caller takes parts, too, so it never waits for a thread that the system keeps from running, but only for one
-    // that has begun a part. Of several callers at once, or of a kernel within a kernel, the first gets the threads.
+    // that has begun a part. If several callers come at once, or a kernel calls another, only the first uses threads.
     void run(Part part, void* state, int64_t count, int64_t grain) {
         if (count <= 0) return;
         const int64_t even = (count + 4 * threads_ - 1) / (4 * threads_);  // small, so that a slow thread gets less
@@ -71,7 +71,7 @@ class Pool {
             if (--unfinished_ == 0) {
                 {
                     std::lock_guard lock(mutex_);
-                }  // a thread that looked before is asleep now, and is woken
+                }  // a thread that looked earlier is asleep now, and is woken
                 done_.notify_one();
             }
         }
@@ -113,8 +113,8 @@ class Pool {
     int64_t count_ = 0, share_ = 1;
 };
 
-// The pool with this many threads, the same one each time. A forked process has neither threads nor pools of its
-// parent.
+// The pools, one for each number of threads, made when first needed. A forked process has neither threads nor pools of
+// its parent.
 class Pools {
    public:
     static constexpr int MOST = 256;  // threads

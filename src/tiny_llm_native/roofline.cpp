@@ -9,7 +9,7 @@ using namespace tiny_llm;
 
 namespace {
 
-constexpr int CHAINS = 16;  // independent sums, so that no instruction waits for the one before
+constexpr int CHAINS = 16;  // independent sums, so that no instruction waits for the previous one
 #if defined(__AVX512BF16__)
 constexpr int PAIRED = 2 * 2 * CHAINS * 16;
 #else
@@ -18,12 +18,12 @@ constexpr int PAIRED = 0;
 
 struct ReadArguments {
     In<float> x;
-    Out<float> out;  // a result of each part that depends on all of it, so that no compiler leaves it out
+    Out<float> out;  // one result per part, which depends on all of the part, so that no compiler leaves reads out
     Threads threads;
 };
 
 struct MultiplyArguments {
-    Out<float> out;         // a result of each thread
+    Out<float> out;         // one result per thread
     Out<float> operations;  // how many operations a thread does in a round
     int64_t rounds;
     Threads threads;

@@ -29,8 +29,8 @@ class Speeds(NamedTuple):
 
 
 def measure(progress: Callable[[str], None] = lambda what: None) -> Speeds:
-    """Measure how fast this machine is, in a few seconds. progress: a function that gets the name of each measurement
-    before it begins.
+    """Measure how fast this machine is, in a few seconds. progress: a function that is called with the name of each
+    measurement before the measurement begins.
 
     Raises:
         KernelError: the MLX extension is not built, or kernels are turned off.

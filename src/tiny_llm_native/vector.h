@@ -28,7 +28,7 @@ inline floats load(const float* from) {
 inline floats load(const bfloat16* from) {
     shorts bits;
     std::memcpy(&bits, from, sizeof bits);
-#if defined(__AVX512F__) && !defined(__clang__)  // one instruction; GCC takes four for the code below
+#if defined(__AVX512F__) && !defined(__clang__)  // one instruction; GCC takes four for the other code
     typedef int16_t signed_shorts __attribute__((vector_size(WIDTH * 2)));
     words wide = (words)__builtin_ia32_pmovzxwd512_mask((signed_shorts)bits, ints{}, 0xffff) << 16;
 #else

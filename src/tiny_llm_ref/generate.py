@@ -38,17 +38,17 @@ def generate_simple(
     max_tokens: int = 256,
     eos_token_ids: Collection[int] = (),
 ) -> Iterator[int]:
-    """Yield the tokens that follow the prompt (Python ints), each before the model takes its next step.
+    """Yield the tokens that follow the prompt, as Python ints, each before the model computes the next token.
 
-    At each step, the model gets the whole sequence.
-    prompt: token ids, at least one. sampler: a function of the logits after the last token (1 x V) and all tokens so
-    far (1 x L), including the prompt.
-    The loop ends at any of eos_token_ids, without yielding it; after max_tokens tokens; or when the sequence fills the
-    model's context (`model.config.max_position_embeddings`).
+    At each step, run the model on the whole sequence.
+    prompt: token ids, at least one. sampler: a function from the logits after the last token (1 x V) and all tokens so
+    far (1 x L), including the prompt, to the next token.
+    The loop ends before it yields one of eos_token_ids; after max_tokens tokens; or when the sequence fills the model's
+    context (`model.config.max_position_embeddings`).
 
     Raises:
         ValueError: the prompt is empty, leaves no room in the context or has an id outside the vocabulary; max_tokens
-            is negative. `_check_prompt` below raises these errors when the caller asks for the first token.
+            is negative. `_check_prompt` (given) raises these errors when the caller asks for the first token.
 
     Task: w1d6.1
     """
@@ -67,7 +67,7 @@ def generate_simple(
 def next_logits(model: CausalLM, tokens: mx.array, cache: Cache) -> mx.array:
     """Run the model on `tokens`, which follow the tokens in the cache. Return only the logits after the last token.
 
-    Shapes: tokens: B x L -> B x V. `model.logits` gets the last hidden vectors only, B x 1 x E.
+    Shapes: tokens: B x L -> B x V. Pass only the last hidden vectors, B x 1 x E, to `model.logits`.
 
     Task: w2d1.3
     """
@@ -85,7 +85,7 @@ def generate(
     """Yield the same tokens as `generate_simple`, but run the model on each token only once.
 
     The model runs on the whole prompt first (prefill), then on one new token at a time (decode), each time through
-    `next_logits`. The model never runs on the last token, because no token after that one is needed.
+    `next_logits`. The model never runs on the last token, because no further token is needed.
     cache: an empty cache, which this function fills; None means a new `KVCache`. Everything else is as in
     `generate_simple`, including the errors of `_check_prompt`.
 
@@ -113,17 +113,17 @@ def generate_ahead(
     eos_token_ids: Collection[int] = (),
     cache: Cache | None = None,
 ) -> Iterator[int]:
-    """Yield the same tokens as `generate`, but submit the next step before reading a token.
+    """Yield the same tokens as `generate`, but read each token only after submitting the next step.
 
     A step is a call of `next_logits` and of the sampler, and computes one token. `mx.async_eval` submits a step to MLX
-    and does not wait for the result. The next step takes the array with this token as it is, computed or not. So MLX
-    can compute the next step while Python reads a token and the caller prints it.
+    and does not wait for the result. The next step takes the array with this token, even if it is not computed yet.
+    So MLX can compute the next step while Python reads a token and the caller prints it.
     When token t is yielded, steps 1 to t + 1 have been submitted, but no step for a token beyond max_tokens or beyond
     the context. Reading a token waits only for the step that computes it. An operation on the array, such as
-    `token[0]`, would be computed after the next step: read the array that you submitted.
-    When an end-of-sequence token is read, the step after it has been submitted for nothing, and the cache holds one
+    `token[0]`, would be computed only after the next step, so read the array that you submitted.
+    By the time an end-of-sequence token is read, one more step has been submitted for nothing, so the cache holds one
     token more than after `generate`.
-    sampler: as in `generate`, but the arrays that it gets may not be computed yet. Everything else is as in `generate`.
+    sampler: as in `generate`, but its arguments may not be computed yet. Everything else is as in `generate`.
 
     Task: w2d1.4
     """
@@ -145,27 +145,27 @@ def generate_ahead(
 
 
 class StreamingDetokenizer:
-    """A detokenizer, which turns tokens into text as they come.
+    """A detokenizer, which turns tokens into text as the tokens come.
 
     A character may be spread over several tokens (Japanese, emoji). Until its last byte has come, decoding gives the
     replacement character U+FFFD at the end. Such an end is held back, so that no broken character is shown.
     The results of `add` and `finish`, joined, are the text of all tokens decoded at once, without special tokens.
-    The cost of `add` must not grow with the length of the text that was returned.
-    Decoding may drop a space at the beginning, so a token that is decoded alone can lose its space. And a new byte may
-    turn whole characters right before it into U+FFFD again, until its own character is whole. Characters that were
-    returned are not returned a second time.
+    The cost of `add` must not grow with the length of the text returned so far.
+    Decoding may drop a space at the beginning, so a token that is decoded alone can lose its space. A new byte may also
+    turn whole characters right before it into U+FFFD again, until the byte's own character is whole. Do not return such
+    characters a second time.
 
     Task: w1d6.2
     """
 
     def __init__(self, tokenizer: Decoder):
         self._tokenizer = tokenizer
-        self._context: list[int] = []  # the last tokens that were returned whole: some tokenizers need them
+        self._context: list[int] = []  # the last tokens whose text was returned: some tokenizers need a context
         self._pending: list[int] = []
         self._shown = 0  # characters of context and pending that were returned
 
     def add(self, token: int) -> str:
-        """Return the text that has become whole with this token; it may be empty."""
+        """Return the text that this token completes; the text may be empty."""
         self._pending.append(token)
         text = self._decode()
         whole = text.rstrip("\ufffd")
@@ -177,7 +177,7 @@ class StreamingDetokenizer:
         return new
 
     def finish(self) -> str:
-        """Return the text that was held back, including broken characters. Call it after the last token."""
+        """Return the text that was held back, including broken characters. Call this after the last token."""
         return self._decode()[self._shown :]
 
     def _decode(self) -> str:
@@ -187,14 +187,14 @@ class StreamingDetokenizer:
 class StopStrings:
     """A filter that cuts a text, which comes in pieces, before the first stop string in it.
 
-    The first stop string is the one that is complete first; of several that the same character completes, it is the
-    one that begins first. Text that may be the beginning of a stop string is held back until more text decides.
+    The first stop string is the one that is complete first; of several that the same character completes, the one that
+    begins first. Text that may be the beginning of a stop string is held back until later text shows whether it is.
     The results of `add` and `finish`, joined, are the text before the first stop string, or the whole text if there is
     none. `found` says whether a stop string was found.
 
     Raises:
-        ValueError: a stop string is empty, or `stops` is one string instead of several. `_check_stops` below raises
-            it.
+        ValueError: a stop string is empty, or `stops` is one string instead of several. `_check_stops` (given) raises
+            this error.
 
     Task: w1d6.3
     """
@@ -206,7 +206,7 @@ class StopStrings:
         self._held = ""
 
     def add(self, text: str) -> str:
-        """Return the text that is certain to come before any stop string; "" after a stop string was found."""
+        """Return the text that certainly comes before any stop string; "" after a stop string was found."""
         if self.found:
             return ""
         held = self._held + text
@@ -221,13 +221,13 @@ class StopStrings:
         return self._held
 
     def _open_end(self, text: str) -> int:
-        """Length of the longest end of the text with which a stop string begins."""
+        """Return the length of the longest end of the text that is the beginning of a stop string."""
         beginnings = (stop[:length] for stop in self._stops for length in range(1, min(len(stop), len(text) + 1)))
         return max((len(beginning) for beginning in beginnings if text.endswith(beginning)), default=0)
 
 
 def stream_text(tokens: Iterable[int], tokenizer: Decoder, stops: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the text of the tokens as it becomes whole, up to the first stop string; then ask for no more tokens.
+    """Yield the text of the tokens as it becomes whole, up to the first stop string; then take no more tokens.
 
     If the tokens end in the middle of a character, that character is left out.
     """

@@ -29,7 +29,7 @@ class RoPE:
     Raises:
         ValueError: dims is odd; x is not B x L x H x D; a slice does not have length L; a list or array does not have B
             offsets; a position is not from 0 to seq_len - 1 (positions in an array are not checked). The `_check_*`
-            functions below raise these errors.
+            functions (given) raise these errors.
 
     Task: w1d2.1, w1d2.2
     """
@@ -63,7 +63,7 @@ class RoPE:
 
 
 def _first_positions(offset: Offset) -> mx.array:
-    """Return the first position of each row: a 0-d array if all rows share it, otherwise B x 1."""
+    """Return the first position of each row: a 0-d array if it is the same for all rows, otherwise B x 1."""
     if isinstance(offset, list):
         offset = mx.array([part.start or 0 for part in offset])
     elif isinstance(offset, slice):

@@ -19,7 +19,7 @@ __all__ = [
 
 
 def greedy(logits: mx.array, tokens: mx.array | None = None) -> mx.array:
-    """Return each row's likeliest token. Every sampler also gets the tokens so far; this one ignores them.
+    """Return each row's likeliest token. Every sampler is also called with the tokens so far; this one ignores them.
 
     Shapes: logits: B x V -> B.
     """
@@ -41,7 +41,7 @@ def sample(logits: mx.array, temperature: float, key: mx.array | None = None) ->
 
 
 def apply_top_k(logits: mx.array, top_k: int) -> mx.array:
-    """Keep each row's top_k highest logits and set the others to -inf. A top_k of 0, or of V or more, keeps all.
+    """Keep each row's top_k highest logits and set the others to -inf. A top_k of 0, or of V or more, keeps all logits.
 
     Shapes: logits: B x V -> B x V. The dtype is kept.
     Source: Fan et al. 2018, "Hierarchical Neural Story Generation", section 5.4, arXiv:1805.04833.
@@ -88,10 +88,10 @@ def apply_min_p(logits: mx.array, min_p: float) -> mx.array:
 
 
 def apply_repetition_penalty(logits: mx.array, tokens: mx.array, penalty: float) -> mx.array:
-    """Rescale the logit of every token that occurs in its row of `tokens`, once, however often the token occurs.
+    """In each row, rescale the logits of the tokens in that row of `tokens`, each once, however often a token occurs.
 
-    A positive logit is divided by the penalty, a negative one is multiplied by it. So a penalty above 1 lowers both,
-    one below 1 raises both, and 1.0 changes nothing.
+    A positive logit is divided by the penalty, a negative logit is multiplied by it. So a penalty above 1 lowers both,
+    a penalty below 1 raises both, and 1.0 changes nothing.
     Shapes: logits: B x V, tokens: B x L, integers -> B x V. The dtype is kept.
     Source: Keskar et al. 2019, "CTRL", section 4.1, arXiv:1909.05858.
 
@@ -113,15 +113,15 @@ def make_sampler(
     """Make a sampler: a function from logits (B x V) and the tokens so far (B x L) to the next tokens (B).
 
     The sampler treats each row separately. Its steps are, in this order: repetition penalty, temperature, top-k, top-p,
-    min-p, draw. Each step works on the result of the step before it, so top-p and min-p see the probabilities at the
-    given temperature. At temperature 0, the sampler takes the likeliest token after the penalty.
+    min-p, draw. Each step works on the result of the previous step, so top-p and min-p see the probabilities at the
+    given temperature. At temperature 0, the sampler takes the likeliest token after the repetition penalty.
     seed: two samplers with the same seed draw the same tokens from the same logits, step by step, whatever else draws
     random numbers, because each sampler keeps its own random state. None means a new seed.
 
     Raises:
         ValueError: temperature or top_k is negative, repetition_penalty is not above 0, temperature or
             repetition_penalty is not finite, top_p is not above 0 and at most 1, or min_p is not from 0 to 1.
-            `_check_sampling` below raises these errors.
+            `_check_sampling` (given) raises these errors.
 
     Task: w1d7.4
     """

@@ -381,7 +381,7 @@ def test_places_that_do_not_work(tmp_path: Path) -> None:
         "--page-size 0": "--page-size: expected 1 or more, got 0",
         "--token-budget 3": "--token-budget: expected at least 16, one for each request that runs (--max-runnin",
         "--cache fast": f"--cache: expected one of {', '.join(CACHES)}, got 'fast'",
-        "--cache slots --pages 9": "--pages: expected a cache in pages, got --cache slots; leave one of them out",
+        "--cache slots --pages 9": "--pages: expected a paged cache, got --cache slots; leave one of them out",
         "--model /nowhere": "--model: no checkpoint directory '/nowhere'",
     }
     for options, said in places.items():

@@ -119,7 +119,7 @@ def test_ctrl_c_keeps_what_was_measured(stopped):
     assert found["is_complete"] is False
     assert found["limits"]["bandwidth"] > 0
     assert run.stdout.count(" 1,000.0 µs ") == 4
-    assert "incomplete (is_complete is false in it)" in run.stderr
+    assert "with only a part of the results (is_complete: false)" in run.stderr
 
 
 def test_ctrl_c_says_how_to_go_on(stopped, monkeypatch, tmp_path):

@@ -156,7 +156,7 @@ def test_an_interruption_keeps_what_is_known(
     monkeypatch.setattr(place, name, interrupt)
     run = CliRunner().invoke(app, ["doctor", "--report", str(tmp_path / "machine.json"), "--lang", "en"])
     assert run.exit_code == 130
-    assert f"Stopped. {tmp_path}/machine.json has all results up to here.\n" in run.stderr
+    assert f"Stopped. The results so far are in {tmp_path}/machine.json.\n" in run.stderr
     found = written(tmp_path)
     assert found["kernels"]["results"]["idioms"].keys() == kept
     assert found["head"][-1] == "The report is not complete."

@@ -117,7 +117,7 @@ def test_at_the_end_of_a_day_and_of_a_week(clone):
         clone.file(name).write_text(clone.solved(name, "w1d1.1", "w1d1.2"))
     shown = clone.run("test", "--week", "1", "--day", "1").stdout.splitlines()
     assert shown[-2] == (
-        "Week 1 day 1 is done. Now run it, as the chapter does: ./course python book/week_1/d1_model.py"
+        "Week 1 day 1 is done. Now run your code, as in the chapter: ./course python book/week_1/d1_model.py"
     )
     assert shown[-1].startswith("next: w1d2.1 ")
     for name in names(clone):
@@ -125,7 +125,7 @@ def test_at_the_end_of_a_day_and_of_a_week(clone):
     of_week = [task.id for task in tasks() if task.id.week == 1]
     (clone.root / "progress.txt").write_text("".join(f"{task} solved\n" for task in of_week[:-1]))
     shown = clone.run("test", "w1d7.4").stdout
-    assert "Week 1 day 7 is done. Now run it, as the chapter does: ./course main --impl mine\n" in shown
+    assert "Week 1 day 7 is done. Now run your code, as in the chapter: ./course main --impl mine\n" in shown
     assert "Week 1 is done: your own code is a language model." in shown
     assert shown.splitlines()[-1].startswith("next: w2d1.1 ")
 
@@ -261,7 +261,7 @@ def test_a_day_is_filled_in_and_skipped(clone):
     )
     assert clone.run("test", "--week", "1", "--day", "4").returncode == 0
     passed = clone.run("test", "W1D4.2").stdout
-    assert "Still skipped, since this code is from `solution`: w1d4.2." in passed
+    assert "Still skipped, because the code is from `solution`: w1d4.2." in passed
     assert "./course reset w1d4.2" in passed
     shown = clone.run("progress").stdout
     assert "✔ w1d4.1" in shown
@@ -409,7 +409,9 @@ def test_undo_keeps_what_was_written_since(clone):
     file.write_text(changed)
     result = clone.run("undo")
     assert result.returncode == 1
-    assert "was changed since, in the same lines, so nothing was taken back" in " ".join(result.stderr.split())
+    assert "has been changed since then, in the same lines, so nothing was taken back" in " ".join(
+        result.stderr.split()
+    )
     assert file.read_text() == changed
     [copy] = [word for word in result.stderr.split() if "before/src/tiny_llm/attention.py" in word]
     assert (clone.root / copy.rstrip(".")).with_suffix(".py").read_text() == before

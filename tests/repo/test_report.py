@@ -65,13 +65,13 @@ def test_a_failure_without_a_name_is_reported(clone: Clone, home: Path) -> None:
     change(clone, UNNAMED)
     tested = clone.run("test", "w1d1.1").stdout
     assert tested.endswith(
-        "This mistake has no name yet. "
+        "The course does not know this mistake yet. "
         "If you are stuck: ./course report w1d1.1 writes a file that you can attach to an issue.\n"
     )
     run = clone.run("report", HOME=str(home))
     assert run.returncode == 0, run.stderr
     assert (
-        "wrote out/report-w1d1.1.md. It contains\n  - your code of w1d1.1, from src/tiny_llm/attention.py\n"
+        "wrote out/report-w1d1.1.md. It contains\n  - your code for w1d1.1, from src/tiny_llm/attention.py\n"
         in run.stdout
     )
     assert "attach it to an issue of the course" in run.stdout
@@ -253,7 +253,7 @@ def test_a_report_on_a_kernel(clone: Clone, tmp_path: Path) -> None:
     assert file.read_text().count(known) == 1
     file.write_text(file.read_text().replace(known, "1.01f / sums;"))
     run = clone.run("report", "w2d2.3")
-    assert "your code of w2d2.3, from src/tiny_llm/kernels/softmax.cpp" in run.stdout, run.stderr
+    assert "your code for w2d2.3, from src/tiny_llm/kernels/softmax.cpp" in run.stdout, run.stderr
     text = (clone.root / "out/report-w2d2.3.md").read_text()
     assert set(read(text).code) == {"kernels/softmax.cpp"}
     assert "w2d2.2" not in text

@@ -49,7 +49,7 @@ def run(monkeypatch, tmp_path):
 
 def test_progress_is_said_on_stderr(run):
     said = ["measuring: reading memory ...", "measuring: float32 arithmetic ..."]
-    said += ["measuring which arithmetic is the fastest on this processor ..."]
+    said += ["measuring which arithmetic mode is the fastest on this processor ..."]
     assert run([0]).stderr.splitlines() == said
     assert "計測中: メモリの読み出し ..." in run([0], "ja").stderr
 

@@ -120,9 +120,8 @@ def grade(folder, *options, **environment):
 def test_a_result_says_that_there_was_none_and_why(tmp_path):
     found = grade(tmp_path, PATH="/nowhere")
     assert found.returncode == 0, found.stderr
-    said = (
-        f"There was no sandbox: bubblewrap is not installed (`{system_command('bubblewrap')}`). A submission could read"
-    )
+    to_install = f"to install it: `{system_command('bubblewrap')}`"
+    said = f"There was no sandbox: bubblewrap is not installed ({to_install}). A submission could read"
     assert said in found.stdout
     assert grade(tmp_path, "--format", "csv", PATH="/nowhere").stderr.startswith("There was no sandbox: ")
     fails = script(tmp_path, "bwrap", "echo 'bwrap: setting up uid map: Permission denied' >&2; exit 1")

@@ -163,7 +163,7 @@ FAULTS = {  # task, test, edits; what is said, and at which line of code
         "w2d6.1",
         "test_task_1_tile",
         {"floats sums[M_TILE][N_VECTORS] = {};": "floats sums[M_TILE][N_VECTORS];"},
-        "  the test passes if every local variable starts as 0: a variable is read before it gets a value",
+        "  the test passes if every local variable starts as 0: a variable is read before anything is written to it",
         None,
     ),
     "a pointer to nothing": (

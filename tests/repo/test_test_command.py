@@ -169,7 +169,7 @@ def test_a_name_that_no_test_has(tree):
     result = tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", "task_9")
     assert result.returncode == 5
     assert result.stderr == (
-        "error: -k task_9: expected the name of a test or task, found none like it; week 1 day 4 has task_1, task_2\n"
+        "error: -k task_9: expected the name of a test or task, but none matches; week 1 day 4 has task_1, task_2\n"
     )
 
 

@@ -215,7 +215,7 @@ def test_bad_values_before_anything_is_loaded(options: str) -> None:
 
 def test_prompt_and_checkpoint_that_do_not_go_together(checkpoint: Path, without_template: Path) -> None:
     no_template = "expected a checkpoint with a chat template, got one without"
-    too_long = "the prompt: expected fewer tokens than this model's context of 512, got 512; shorten it"
+    too_long = "the prompt: expected fewer tokens than this model's context of 512, got 512; shorten the prompt"
     calls: dict[str, list[object]] = {
         too_long: ["main", "--model", checkpoint, "--raw", "--prompt", "x" * 512],
         "the text: expected UTF-8, got other bytes": ["main", "--model", checkpoint, "--prompt", "\udcff"],

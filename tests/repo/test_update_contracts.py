@@ -154,14 +154,14 @@ def test_the_command(course, tmp_path):
     assert result.returncode == 0, result.stdout + result.stderr
     assert "with the tests of 1 solved tasks" in result.stderr
     shown = result.stdout
-    assert "w1d4.2 asks for something else now, so it is open again." in shown
+    assert "w1d4.2 asks for something else now, so the task is open again." in shown
     kept = clone.root / ".tiny-llm/old/w1d4.2.py"
     assert "Your code for it is in .tiny-llm/old/w1d4.2.py." in " ".join(shown.split())
     body = "return self.down_proj(silu(self.gate_proj(x)) * self.up_proj(x))"
     assert body in kept.read_text()
     assert shown.index("your code in src/tiny_llm/mlp.py:") < shown.index(body)
     assert shown.index(body) < shown.index("the task's new stub, in src/tiny_llm/mlp.py:")
-    assert "w1d7.4 asks for a little more now, so it is open again. Your code for it was kept;" in " ".join(
+    assert "w1d7.4 asks for a little more now, so the task is open again. Your code for it was kept;" in " ".join(
         shown.split()
     )
     assert clone.file("sampler.py").read_text() == clone.solved("sampler.py", "w1d7.4")

@@ -148,7 +148,7 @@ def test_a_race_with_another_threadgroup(tmp_path: Path) -> None:
 def test_an_error_elsewhere_says_how_to_see_it(tmp_path: Path) -> None:
     body = "uint i = thread_position_in_grid.x; out[i] = x[i + (i == 40 ? 100 : 0)];"
     text, svg = drawn(written(tmp_path, f'run("far", "{body}", 64, 32)'), tmp_path, "--lang", "en")
-    assert "The error is in another threadgroup. To show that one: --threadgroup 1,0,0" in text
+    assert "The error is in another threadgroup. To show that threadgroup: --threadgroup 1,0,0" in text
     assert "×" not in texts_in(svg)
     _, svg = drawn(tmp_path / "script.py", tmp_path, "--threadgroup", "1,0,0")
     assert texts_in(svg).count("×") == 1

@@ -242,7 +242,7 @@ WRONG: dict[str, tuple[list[Any], Any, str]] = {
     "time": (
         ["steps", 3, "time"],
         2.5,
-        "steps[3].time: expected a time that is not before that of the previous step, got 2.5",
+        "steps[3].time: expected a time no earlier than that of the previous step, got 2.5",
     ),
     "not a time": (["steps", 1, "time"], "1", 'steps[1].time: expected a number, 0 or more, got "1"'),
     "no time": (["steps", 1, "time"], float("nan"), "steps[1].time: expected a number, 0 or more, got NaN"),

@@ -30,7 +30,7 @@ def test_a_task_from_stub_to_solution(clone):
 
     terminal.send("h")
     screen = terminal.wait_for("More: press h again.")
-    assert "Your last test run ended in a known mistake" in screen
+    assert "Your last test run found a known mistake" in screen
     assert "hint 1 of 3" in screen
     terminal.send("h")
     terminal.wait_for("hint 2 of 3")

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <initializer_list>  // for all files that go through one
+#include <initializer_list>  // for all files that loop over a list in braces
 
 template <class T>
 class List {

@@ -18,8 +18,8 @@ bool same_simdgroup(const Access& a, const Access& b) {
     return a.group == b.group && a.thread / MSL_LANES == b.thread / MSL_LANES;
 }
 
-// Tells whether an earlier access is unordered with this one if two threads made them. Threadgroups are never ordered,
-// but each of them has its own threadgroup memory.
+// Tells whether an earlier access is unordered with this access, if different threads made the two. Threadgroups are
+// never ordered, but each threadgroup has its own threadgroup memory.
 bool still_counts(const Access& earlier, const Access& mine, const Region& region) {
     if (earlier.epoch == 0) return false;
     if (earlier.group != mine.group) return region.kind != THREADGROUP;

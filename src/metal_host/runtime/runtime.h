@@ -34,7 +34,7 @@ void say_calls(const char* key, uintptr_t code);                    // the same,
 void say_where(const char* prefix, msl_where where);
 void say_thread(const char* prefix, uint32_t group, uint32_t thread);
 void say_current_thread();
-// Keeps the report for the end of the run. If a race is found later, its report says more, so it replaces this one.
+// Keeps the report for the end of the run. If a race is found later, the race's report replaces it and says more.
 void defer_report();
 bool has_deferred_report();
 void drop_deferred_report();

@@ -11,7 +11,7 @@ constant constexpr uint QUERIES = 32;                      // queries per thread
 constant constexpr uint THREADS = QUERIES / SIDE * LANES;  // per threadgroup
 constant constexpr uint PART = 64;                         // keys per simdgroup, where simdgroups share the keys
 
-// Returns number d of row j of a head. A row has D numbers; past them, the result is 0.
+// Returns number d of row j of a head, or 0 if d is past the row's D numbers.
 template <uint D, typename T>
 float number(const device T* head, const constant int64_t* strides, uint j, uint d) {
     return D % LANES == 0 || d < D ? float(head[j * strides[1] + d * strides[2]]) : 0;
@@ -22,7 +22,7 @@ float number(const device T* head, const constant int64_t* strides, uint j, uint
 uint row_of(uint lane) { return (lane / 4 & 4) + lane / 2 % 4; }
 uint column_of(uint lane) { return (lane / 4 & 2) * 2 + lane % 2 * 2; }
 
-// The largest number and the sum of a row of such matrices: four lanes each hold a part of the row.
+// Return the largest number, and the sum, of a row of such matrices: four lanes each hold a part of the row.
 float max_of_row(float x) {
     x = max(x, simd_shuffle_xor(x, 1));
     return max(x, simd_shuffle_xor(x, 8));
@@ -32,8 +32,8 @@ float sum_of_row(float x) {
     return x + simd_shuffle_xor(x, 8);
 }
 
-// All threads load COUNT of a head's S rows as float, from row `first` on. Rows that do not exist become zeros, and
-// zeros follow the D numbers of each row.
+// Loads COUNT of a head's S rows as float, from row `first` on, with all threads of the threadgroup. Rows past the last
+// become zeros, and zeros follow the D numbers of each row.
 template <uint COUNT, uint D, uint STRIDE, typename T>
 void load_rows(const device T* head, const constant int64_t* strides, uint first, uint S, threadgroup float* to,
                uint t) {

@@ -14,9 +14,9 @@ __all__ = ["attention_online", "flash_attention", "flash_attention_metal"]
 _HERE = Path(__file__).parent
 _CPP, _METAL = _HERE / "attention.cpp", _HERE / "attention.metal"
 _FEW = 32  # queries: for more than these, blocks of queries are faster
-_BLOCK_TASK, _PART_TASK = "w2d7.4", "w2d7.5"  # in Metal, like all that follows
+_BLOCK_TASK, _PART_TASK = "w2d7.4", "w2d7.5"  # in Metal, like the constants after this line
 _FEW_IN_METAL = 8
-_LARGEST = 256  # numbers in a head: its blocks have to fit into threadgroup memory
+_LARGEST = 256  # numbers in a head: blocks of a head have to fit into threadgroup memory
 _QUERIES, _THREADS = 32, 128  # queries of a block, threads of the threadgroup that computes it
 _PART, _ROWS = 64, 8  # keys of a part, queries of a threadgroup
 _INPUTS, _FOUND = ("query", "key", "value", "scale", "causal"), ("maxima", "totals", "sums")
@@ -43,7 +43,7 @@ def attention_online(
 
     Raises:
         ValueError: shapes or dtypes do not match, there are queries and no keys, or the mask is a string other than
-            "causal". `_check_inputs` below raises it.
+            "causal". `_check_inputs` (given) raises this error.
 
     Task: w2d7.1
     """
@@ -63,8 +63,8 @@ def flash_attention(
     """Compute grouped attention with a kernel, with the same result as `attention_online`.
 
     Many queries are computed in blocks; for a few queries, as in decoding, threads share the keys.
-    The kernel reads keys and values where they are: it copies nothing of a view into a longer cache, and reads nothing
-    past the last key. If the mask is an array, as in no step of generation, MLX's own operations run instead. If the
+    The kernel reads keys and values in place: it copies nothing of a view into a longer cache, and reads nothing past
+    the last key. If the mask is an array, which generation never passes, MLX's own operations run instead. If the
     default device is a GPU and `flash_attention_metal` is written, that op runs instead.
     Source: Dao et al. 2022, "FlashAttention", arXiv:2205.14135; Dao et al. 2023, "Flash-Decoding for long-context
     inference".

@@ -6,7 +6,7 @@
 namespace tiny_llm {
 
 // Finds the key of a request's position in one head of keys, and how many positions, up to `end`, follow one another
-// from there in its page.
+// from there in the key's page.
 Run find(const Step& step, const Request& request, int64_t head, int64_t position, int64_t end) {
     int64_t row = 0, count = 0;  // the key's row; the rows from it to the end of its page
     // task w3d4.1 begin
@@ -21,8 +21,8 @@ Run find(const Step& step, const Request& request, int64_t head, int64_t positio
 
 namespace {
 
-// Computes a part of a request's keys in one head, for all rows that share them. For row r, found[r] gets the largest
-// score and the sum of the weights, and rows.out gets the sum of the values times these weights.
+// Computes a part of a request's keys in one head, for all rows that share these keys. Stores, for row r, the largest
+// score and the sum of the weights in found[r], and the sum of the values times these weights in rows.out.
 void attend_part(const Step& step, const KeyPart& part, FewRows& rows, Sums* found) {
     const Request& request = *part.request;
     // task w3d4.2 begin
@@ -47,8 +47,8 @@ void join(const Step& step, int64_t row, int64_t head, int64_t parts, const Sums
     step.store_result(row, head, joined);
 }
 
-// A piece of work. For a prompt, it is a block of queries of one head; for a request with few rows, a part of one
-// head's keys.
+// A piece of work: for a prompt, a block of queries of one head; for a request with few rows, a part of one head's
+// keys.
 struct Item {
     const Request* request;
     const Prompt* prompt;  // or nullptr

@@ -26,7 +26,7 @@ void tile(const float* x, const float* w, int64_t n, float* out) {
     // task w2d6.1 end
 }
 
-// Memory for numbers, which begins at the start of a cache line: a vector that spans two lines takes two loads.
+// Memory for numbers. It begins at the start of a cache line, because a vector that spans two lines takes two loads.
 class Buffer {
    public:
     float* at_least(int64_t size) {
@@ -68,7 +68,7 @@ const float* tiles_of_x(const Product& p, Buffer& buffer) {
 // Returns N_TILE rows of W from row `first` on, interleaved, in the order in which `tile` reads them. The last row is
 // repeated where there are no more rows.
 const float* panel_of_w(const Product& p, int64_t first) {
-    static thread_local Buffer buffer, of_scales, of_biases;  // kept, because new memory costs more than using it
+    static thread_local Buffer buffer, of_scales, of_biases;  // kept: allocating memory costs more than using it
     float *panel = buffer.at_least(p.K * N_TILE), *scales = of_scales.at_least(N_TILE * p.groups),
           *biases = of_biases.at_least(N_TILE * p.groups);
     const int64_t count = std::min<int64_t>(N_TILE, p.N - first), words_of_group = p.group_size / p.per_word;

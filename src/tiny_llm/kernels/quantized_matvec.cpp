@@ -1,5 +1,5 @@
 // A quantised matrix times a few vectors: y = x W^T, with W packed as quantize.py says. There are three versions, each
-// faster than the one before.
+// faster than the previous one.
 // All arithmetic is in float, whatever the dtypes of x and of the scales.
 #include <algorithm>
 #include <vector>
@@ -43,8 +43,8 @@ struct Block {
     }
 };
 
-// A field stays where it is in its word, which saves a shift. So the field is the level times this unit. Only the last
-// field is shifted, because its highest bit would be taken for a sign.
+// A field stays where it is in its word, which saves a shift. So a field's number is the level times this unit. Only
+// the last field is shifted, because its highest bit would be taken for a sign.
 float unit(int j, int per_word) { return j < per_word - 1 ? float(1u << 32 / per_word * j) : 1; }
 
 // Returns a vector in which each number occurs `times` times, one after the other.
@@ -141,7 +141,7 @@ class Activations {
 
 constexpr int64_t AT_ONCE = 8;  // rows of W: widening the scales of several rows at once is faster than row by row
 
-// A few rows of W, with their scales and biases as float. `take` replaces them.
+// A few rows of W, with their scales and biases as float. `take` replaces these rows by others.
 class Rows {
    public:
     Rows(const Product& p, const Activations& x) : p_(p), x_(x), dot_(dot_of(p.bits, p.group_size)) {}

@@ -1,4 +1,4 @@
-// RoPE: the angles of a position are computed once, and the pairs of all its heads turn by them.
+// RoPE: computes the angles of each position once, and rotates the pairs of all heads at this position by these angles.
 #include <cmath>
 #include <vector>
 
@@ -8,7 +8,7 @@
 namespace tiny_llm {
 namespace {
 
-// Sine and cosine of -1/2 to 1/2 turns, accurate to 1e-7.
+// Computes sine and cosine of angles from -1/2 to 1/2 turns, accurate to 1e-7.
 void sin_cos(floats turns, floats& sine, floats& cosine) {
     const floats quarters = (turns * 4 + 12582912.f) - 12582912.f;         // to the nearest integer, -2 to 2
     const floats x = (turns - quarters * 0.25f) * 6.28318531f, z = x * x;  // -pi/4 to pi/4
@@ -20,7 +20,7 @@ void sin_cos(floats turns, floats& sine, floats& cosine) {
     cosine = ((quarter == 1) | (quarter == 2)) != 0 ? -b : b;
 }
 
-// What a thread works with: the frequency of each of a head's D / 2 pairs, in turns per position, and room for their
+// The memory of a thread: the frequency of each of a head's D / 2 pairs, in turns per position, and room for the pairs'
 // angles.
 struct Angles {
     std::vector<double> frequency;
@@ -35,8 +35,8 @@ struct Angles {
     }
 };
 
-// Turns the pairs of all H heads of one position by position * frequency. Heads are `step` numbers apart in x, and D in
-// out.
+// Rotates the pairs of all H heads of one position by position * frequency turns. Heads are `step` numbers apart in x,
+// and D numbers in out.
 template <typename T>
 void rope_position(const T* x, int64_t step, T* out, int64_t H, int64_t D, double position, bool traditional,
                    Angles& angles) {

@@ -1,4 +1,4 @@
-// RoPE: a thread turns one pair in a few heads of one token.
+// RoPE: a thread rotates one pair in a few heads of one token.
 //
 // x and out: B x L x H x D numbers of type T. offsets: B first positions. frequency: for each of the D / 2 pairs, the
 // turns from one position to the next, times 2^64. traditional: whether the numbers of a pair are neighbours.

@@ -1,4 +1,4 @@
-// Softmax of each row, in three versions, each faster than the one before.
+// Softmax of each row, in three versions, each faster than the previous one.
 #include <cmath>
 
 #include "vector.h"

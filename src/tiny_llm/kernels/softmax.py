@@ -1,5 +1,5 @@
-"""Softmax along the last axis, the first kernel: three versions for the CPU, each faster than the one before, and one
-for a GPU."""
+"""Softmax along the last axis, the first kernel: three versions for the CPU, each faster than the previous one, and
+one for a GPU."""
 
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def softmax_metal(x: mx.array) -> mx.array:
     if x.size == 0:
         return x
     n = x.shape[-1]
-    rows, threads = x.reshape(-1, n), min(32 * -(-n // 128), 1024)  # each thread takes 4 at a time
+    rows, threads = x.reshape(-1, n), min(32 * -(-n // 128), 1024)  # each thread takes 4 numbers at a time
     grid, group = (threads, rows.shape[0], 1), (threads, 1, 1)
     return run([rows], [(rows.shape, x.dtype)], grid, group, [("T", x.dtype)])[0].reshape(x.shape)
 

@@ -22,7 +22,7 @@ _FIRST = 256  # how many of a row's logits the filters look at first
 
 @dataclass(frozen=True)
 class Settings:
-    """The sampling parameters of N rows, each an array of N. They have the same meanings as in `make_sampler`."""
+    """The sampling parameters of N rows, each an array of N values. Meanings are as in `make_sampler`."""
 
     temperature: NDArray[np.float32]
     top_k: NDArray[np.int64]
@@ -44,7 +44,7 @@ class Settings:
         return keeps
 
     def rows(self, which: NDArray[np.intp]) -> "Settings":
-        """Return the parameters of some rows. which: their indices."""
+        """Return the parameters of some rows. which: the indices of these rows."""
         return Settings(self.temperature[which], self.top_k[which], self.top_p[which], self.min_p[which])
 
 
@@ -64,18 +64,18 @@ def penalise(logits: Logits, penalties: Sequence[float], texts: Sequence[Sequenc
 
 
 def sample_rows(logits: Logits, settings: Settings, chances: NDArray[np.float64], first: int = _FIRST) -> list[int]:
-    """Draw one token for each row, with the same probabilities as a sampler that `make_sampler` makes of the row's
+    """Draw one token for each row, with the same probabilities as a sampler that `make_sampler` makes from the row's
     settings.
 
-    Sort a row's logits, the largest first; of equal logits, that of the smaller token comes first. Each filter keeps a
+    Sort a row's logits, the largest first, and equal logits by token id, the smallest first. Each filter keeps a
     beginning of this list. Top-k keeps top_k tokens (`apply_top_k` keeps more if logits are equal). Top-p scales the
     probabilities of these tokens so that they sum to 1, and keeps as many as it takes for a sum of top_p or more. Min-p
     keeps the tokens that are at least min_p times as likely as the first one.
     Go through the kept tokens in the order of the vocabulary, and add up their probabilities, scaled so that those of
     all kept tokens sum to 1. The drawn token is the first at which the sum exceeds the row's chance. Sums are in
     float64, so that small probabilities count.
-    first: the filters look at this many of a row's largest logits first, and at all of them only if others may be kept
-    as well. So the drawn tokens are the same for every `first`. A row that keeps all tokens is not sorted.
+    first: how many of a row's largest logits the filters look at first. If more tokens may be kept, the filters look at
+    all logits, so the drawn tokens are the same for every `first`. A row that keeps all tokens is not sorted.
     Shapes: logits: N x V, chances: N, from 0 to less than 1 -> N tokens. No temperature is 0.
 
     Task: w3d2.3
@@ -88,7 +88,7 @@ def sample_rows(logits: Logits, settings: Settings, chances: NDArray[np.float64]
 class BatchSampler(Decoding):
     """A `Decoding` that chooses one token for each request, for all requests at once.
 
-    A request draws each token with one number from its own generator, so its tokens do not depend on the others.
+    A request draws each token with one number from its own generator, so its tokens do not depend on other requests.
     """
 
     def choose(self, chunks: Sequence[Chunk], logits: mx.array) -> list[Chosen]:

@@ -38,7 +38,7 @@ class Choice:
         self._num_seen = 0  # tokens of the output that `take` has returned
 
     def make_request(self, tokenizer: Any) -> Request:
-        """Make the request. The engine's thread calls it."""
+        """Make the request. The engine's thread calls this method."""
         stop = self._params.stop
         text = (
             TextStream(tokenizer, stop) if self._thoughts is None else ThinkingStream(tokenizer, self._thoughts, stop)
@@ -47,7 +47,7 @@ class Choice:
         return self.request
 
     def take(self, update: Update) -> Update:
-        """Return an update with all that it adds to the answer."""
+        """Return an update with all its fields filled in: echoed text, thinking, log-probabilities and counts."""
         seen = slice(self._num_seen, self._num_seen + len(update.tokens))
         text, self._num_seen, self._echoed = self._echoed + update.text, seen.stop, ""
         thoughts = self._all_thoughts[seen] or [None] * len(update.tokens)
@@ -57,7 +57,7 @@ class Choice:
         return Update(update.tokens, text, update.finish_reason, update.error, shown, logprobs, counts)
 
     def _counts(self) -> Counts:
-        """Count the tokens of a request that is over. Of several choices, the first counts the prompt."""
+        """Count the tokens of a request that is over. Of a prompt's choices, only the first counts the prompt."""
         request = self.request
         assert request is not None
         prompt, cached = (len(self.tokens), request.num_cached_tokens or 0) if self._is_first else (0, 0)

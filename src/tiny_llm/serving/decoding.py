@@ -26,7 +26,7 @@ class Decoding:
 
     def draft(self, batch: Batch, cache: RequestCache, max_length: int) -> Batch:
         """Add guesses to the batch that the scheduler planned, and reserve room for them. Return the new batch. This
-        class adds none.
+        class adds no guesses.
 
         max_length: the engine's max_length.
         """

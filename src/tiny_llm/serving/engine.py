@@ -30,9 +30,9 @@ class Observer(Protocol):
 def batch_logits(model: CausalLM, batch: Batch, cache: RequestCache) -> mx.array:
     """Run the model once on all tokens of a batch. Return the logits of the rows that need them.
 
-    `cache.step` makes the cache that the model gets: each token is a row of its own, in the order of the chunks. The
+    Call the model with the cache from `cache.step`. Each token is a row of its own, in the order of the chunks. The
     last num_logits rows of each chunk need logits.
-    Shapes: -> N x V, where N is the sum of all num_logits. model.hidden gets T x 1, and model.logits N x 1 x E.
+    Shapes: -> N x V, where N is the sum of all num_logits. model.hidden takes T x 1, and model.logits N x 1 x E.
 
     Task: w3d1.4
     """
@@ -111,7 +111,7 @@ class Engine:
         return touched
 
     def plan(self) -> Batch:
-        """Plan what the next step computes. The cache has room for it, and counts nothing of it as computed."""
+        """Plan the next step's batch. The cache reserves room for its tokens, but counts none of them as computed."""
         batch = self.scheduler.schedule()
         for chunk in batch.chunks:
             if chunk.request.num_cached_tokens is None:
@@ -140,7 +140,7 @@ class Engine:
         )
 
     def leave(self, request: Request) -> None:
-        """Remove a request that is over from scheduler and decoding. Its room in the cache is free at once."""
+        """Remove a request that is over from scheduler and decoding, and so free its room in the cache."""
         self.scheduler.remove(request)
         self.decoding.forget(request)
 

@@ -1,4 +1,4 @@
-"""Answers that take a while: the server sends them piece by piece, and gives them up when the client has left.
+"""Answers that take a while: the server sends an answer piece by piece, and gives it up when the client has left.
 
 A response is an ASGI application: a coroutine function with three arguments. scope: a description of the HTTP request.
 receive: waits for the client's next message, and returns it; {"type": "http.disconnect"} says that the client went
@@ -82,10 +82,10 @@ class EventStream:
         """Send each event, encoded, as soon as it comes.
 
         The status, 200, is sent right before the first event, or at the end if there was no event. This method raises
-        an ApiError that occurs before that, or while `send` is still waiting to send the status: then the client gets
+        an ApiError that occurs earlier, or while `send` is still waiting to send the status, so that the client gets
         the error's status. A later ApiError, including that of the time limit, becomes the last event, with its body as
         JSON. When the client goes away, nothing more is sent. In all these cases, `events` is closed before anything
-        else is sent, so that it frees whatever it holds.
+        else is sent, so that the generator frees all that it holds.
 
         Task: w3d7.4
         """

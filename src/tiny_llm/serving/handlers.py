@@ -17,7 +17,7 @@ __all__ = ["HANDLERS", "refusal"]
 
 
 def refusal(error: Exception, wait: Callable[[], int]) -> ApiError:
-    """Return the error that a client gets when the engine or a request raises this one. wait: a function that returns
+    """Return the error that a client gets when the engine or a request raises `error`. wait: a function that returns
     how many seconds the client should wait before it tries again."""
     if isinstance(error, QueueFullError):
         headers = {"Retry-After": str(wait())}

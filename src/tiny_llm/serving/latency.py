@@ -25,7 +25,7 @@ class Latencies:
 
 
 def latencies(arrival: float, token_times: Sequence[float]) -> Latencies:
-    """Return the waiting times of a request that arrived at `arrival` and got its tokens, one or more, at
+    """Return the waiting times of a request that arrived at `arrival`, and whose tokens, one or more, came at
     `token_times`, in order.
 
     Task: w3d2.2
@@ -41,7 +41,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
     percent: from 0 to 100; 0 gives the smallest value, 100 the largest.
 
     Raises:
-        ValueError: there are no values, or `percent` is out of range. `_check_percent` below raises it.
+        ValueError: there are no values, or `percent` is out of range. `_check_percent` (given) raises this error.
 
     Task: w3d2.2
     """
@@ -53,8 +53,8 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 @dataclass(frozen=True)
 class StepRecord:
-    """A step that is over. time: when it ended. tokens: how many tokens of each request it computed, by the request's
-    id."""
+    """A step that is over. time: when it ended. tokens: how many tokens of each request it computed, keyed by the
+    request's id."""
 
     time: float
     tokens: dict[str, int]

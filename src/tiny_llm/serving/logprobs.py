@@ -1,4 +1,4 @@
-"""Extras that a request may ask for: changes of logits before a token is chosen, and log-probabilities. Given."""
+"""Optional extras of a request: changes of its logits before a token is chosen, and log-probabilities. Given."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -43,10 +43,10 @@ def biased(logits: Logits, requests: Sequence[Request]) -> Logits:
 
 
 def note_logprobs(logits: Logits, requests: Sequence[Request], tokens: Sequence[int | None]) -> None:
-    """Append the log-probabilities of its next token to `request.logprobs`, for each request that asks for them.
+    """For each request that asks for log-probabilities, append those of its next token to `request.logprobs`.
 
-    logits: the model's own, before any change. tokens: the next tokens; None for a request that has none, and for which
-    nothing is noted.
+    logits: the model's own logits, before any change. tokens: the next token of each request; None if a request has no
+    next token, and then nothing is appended.
     Shapes: logits: N x V, for N requests and N tokens.
     """
     for row, request, token in zip(logits, requests, tokens, strict=True):
@@ -60,8 +60,8 @@ def note_logprobs(logits: Logits, requests: Sequence[Request], tokens: Sequence[
 
 
 def _likeliest(values: Logits, count: int) -> list[int]:
-    """Return the tokens of the `count` largest values, the largest first; of equal values, that of the smaller
-    token."""
+    """Return the tokens of the `count` largest values, the largest first, and tokens of equal values by id, the
+    smallest first."""
     count = min(count, len(values))
     if not count:
         return []

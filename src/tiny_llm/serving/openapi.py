@@ -1,4 +1,4 @@
-"""What this server understands and answers, for programs to read. It is made from the models of both. Given.
+"""The OpenAPI description of this server's requests and answers, made from their pydantic models. Given.
 
 Source: "OpenAPI Specification", version 3.1.1, spec.openapis.org/oas/v3.1.1.
 """
@@ -46,7 +46,7 @@ _EVENTS = "Server-sent events: the data of each is a {}, of the last [DONE]. An 
 
 def describe(*, has_key: bool, defaults: Mapping[str, Any] | None = None) -> _Json:
     """Return the server's OpenAPI description. has_key: whether clients have to know a key. defaults: the model's own
-    defaults of parameters."""
+    default values, keyed by parameter."""
     _, found = models_json_schema(
         [*((each, "validation") for each in _REQUESTS), *((each, "serialization") for each in _ANSWERS)],
         ref_template=_PLACE + "{model}",
@@ -69,7 +69,7 @@ def describe(*, has_key: bool, defaults: Mapping[str, Any] | None = None) -> _Js
 
 
 def index(description: Mapping[str, Any]) -> Index:
-    """Return what the base URL answers: how to use it, and a description's endpoints."""
+    """Return the answer at the base URL: how to use this URL, and the endpoints of a description."""
     paths = description["paths"].items()
     endpoints = [f"{method.upper()} {path}" for path, found in paths for method in found if method in ("get", "post")]
     return Index(message=_INDEX, endpoints=endpoints)
@@ -83,7 +83,7 @@ class _Untitled(GenerateJsonSchema):
 
 
 def _paths(refused: Sequence[int]) -> _Json:
-    """Return the description of each path. refused: the statuses that each guarded path may have."""
+    """Return the description of each path. refused: the statuses with which guarded paths refuse a client."""
     text = {"text/plain": {"schema": {"type": "string"}}}
     name = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
     health = {status: _response(status, _json(Health)) for status in (200, 503)}

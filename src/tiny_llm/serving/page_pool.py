@@ -11,7 +11,7 @@ class OutOfPagesError(RuntimeError):
 
 
 class PagePool:
-    """A pool of pages. It counts the holders of each page, and knows nothing about a page's content.
+    """A pool of pages, which counts the holders of each page, and knows nothing about a page's content.
 
     num_pages: the number of pages, which are numbered 0 to num_pages - 1. page_size: the number of positions in a page.
     """
@@ -50,11 +50,11 @@ class PagePool:
         )
 
     def share(self, pages: Sequence[int]) -> None:
-        """Give each of these pages one more holder. No page is listed twice.
+        """Give each of these pages one more holder. No page may be listed twice.
 
         Raises:
-            ValueError: a page is free, so no holder can share it. `_check_held` below raises it; nothing has changed
-                then.
+            ValueError: a page is free, so no holder can share it. `_check_held` (given) raises this error; nothing has
+                changed then.
 
         Task: w3d3.1
         """
@@ -69,8 +69,8 @@ class PagePool:
         """Take one holder away from each of these pages. A page without a holder is free again.
 
         Raises:
-            ValueError: a page is free already, or would be released more often than it is held. `_check_held` below
-                raises it; nothing has changed then.
+            ValueError: a page is free, or would be released more often than it is held. `_check_held` (given) raises
+                this error; nothing has changed then.
 
         Task: w3d3.1
         """
@@ -82,7 +82,7 @@ class PagePool:
         )
 
     def check_integrity(self, held: Mapping[int, int]) -> None:
-        """Raise AssertionError unless exactly the pages in `held` are held, each by this many holders, and each other
+        """Raise AssertionError unless exactly the pages in `held` are held, each by held[page] holders, and each other
         page is listed as free once."""
         found = {page: count for page, count in enumerate(self._holders) if count}
         assert found == held, f"holders of pages: counted {found}, there are {dict(held)}"

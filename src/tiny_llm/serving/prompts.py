@@ -19,7 +19,7 @@ _LONG = 1 << 14  # letters
 
 
 class Prompts:
-    """Workers that parse bodies, fill in the chat template and encode, each in a thread of its own.
+    """Workers that parse bodies, fill in the chat template and encode texts, each in a thread of its own.
 
     A thread does one piece of work after the other. Work that has not begun is dropped when nothing waits for it any
     more; work that has begun ends soon, because `Room` and `ChatTemplate` limit it. Long texts have a thread of their

@@ -1,6 +1,6 @@
-"""What OpenAI's API lets a client ask for, as far as this server has it. Given.
+"""The parameters of OpenAI's API that this server supports. Given.
 
-`parsing.py` refuses by name everything that is not listed here: nothing that a client asks for is silently ignored.
+`parsing.py` refuses every parameter that is not listed here, and names it, so that no parameter is silently ignored.
 Source: "OpenAI API reference", completions and chat completions, platform.openai.com/docs/api-reference.
 """
 
@@ -65,7 +65,7 @@ _Bias: TypeAlias = Annotated[float, Field(ge=-100, le=100)]
 
 
 class GenerationRequest(Parameters):
-    """The fields that both kinds of requests have. user: whom the client works for; it makes no difference here."""
+    """The fields that both kinds of requests have. user: the client's own user, which has no effect here."""
 
     model: Text
     n: int = Field(1, ge=1, le=_MOST_CHOICES)
@@ -90,17 +90,17 @@ class GenerationRequest(Parameters):
         return self
 
     def filled_in(self, defaults: Mapping[str, Any]) -> "GenerationRequest":
-        """Return the request with these in place of what the client leaves out."""
+        """Return the request, with these defaults in the fields that the client left out."""
         return self.model_copy(update={k: v for k, v in defaults.items() if k not in self.model_fields_set})
 
     @property
     def default_max_tokens(self) -> int | None:
-        """Return max_tokens where the client gives none; None: as many as there is room for."""
+        """Return max_tokens for a client that sets none; None means as many tokens as there is room for."""
         return None
 
     @property
     def num_logprobs(self) -> int | None:
-        """Return how many likely tokens are reported for each position; None: none are."""
+        """Return how many of the likeliest tokens are reported for each position; None if nothing is reported."""
         raise NotImplementedError
 
     @property
@@ -109,7 +109,7 @@ class GenerationRequest(Parameters):
         return self.stream_options is not None and self.stream_options.include_usage
 
     def sampling(self, max_tokens: int, choice: int = 0) -> SamplingParams:
-        """Return the sampling of one of the n choices."""
+        """Return the sampling parameters of one of the n choices."""
         more = {
             "max_tokens": max_tokens,
             "logit_bias": tuple(self.biases.items()),
@@ -125,7 +125,7 @@ class GenerationRequest(Parameters):
 
     @property
     def biases(self) -> dict[int, float]:
-        """Return `logit_bias` by tokens."""
+        """Return `logit_bias`, keyed by token ids as integers."""
         return {int(token): value for token, value in self.logit_bias.items()}
 
 
@@ -188,7 +188,7 @@ class ChatRequest(GenerationRequest, HarmlessDefaults):
 
     @property
     def wants_thinking(self) -> tuple[str, bool | None]:
-        """Return which parameter says whether the model shall think, and what it says; None: neither says anything."""
+        """Return the name and the value of the parameter that turns thinking on or off. None: it is not set."""
         if self.reasoning_effort is not None:
             return "reasoning_effort", self.reasoning_effort != "none"
         return "chat_template_kwargs", self.chat_template_kwargs.enable_thinking

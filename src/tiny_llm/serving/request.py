@@ -68,8 +68,8 @@ class Request:
     pages: the cache's pages that hold its keys and values, in the order of its positions. A slot is one long page.
     num_computed_tokens: how many of its first tokens are computed: their keys and values are in these pages.
         `RequestCache.commit` moves it forward after a step. Room beyond it is reserved: the next step writes there.
-    num_cached_tokens: how many tokens of its prompt the cache had already when the request first ran (day 5); None
-        before.
+    num_cached_tokens: how many tokens of its prompt the cache held when the request first ran (day 5); None until
+        then.
     logprobs: the log-probabilities of each chosen token, an end token included, if `params.num_logprobs` asks for them.
     draft: the guesses for the current step; None: no guesses (day 6). num_drafted, num_accepted: how many tokens were
         guessed so far, and how many of these guesses were accepted.
@@ -122,7 +122,7 @@ class Request:
 
     @property
     def num_pending(self) -> int:
-        """Return on how many tokens the model still has to run: at first all of the prompt, later the newest token."""
+        """Return how many tokens the model still has to run on: at first the whole prompt, later the newest token."""
         return self.num_tokens - self.num_computed_tokens
 
     def add(self, token: int, eos_token_ids: Collection[int], max_length: int) -> None:

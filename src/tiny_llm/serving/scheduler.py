@@ -21,7 +21,7 @@ class Budget:
     num_tokens = sys.maxsize
 
     def order(self, running: Sequence[Request]) -> list[Request]:
-        """Return the running requests in the order in which they get their tokens, as a new list."""
+        """Return the running requests, as a new list, in the order in which the budget gives them tokens."""
         return list(running)
 
 
@@ -41,7 +41,7 @@ class TokenBudget(Budget):
         """Return first the requests that have one pending token, then those that have more; both in the order of
         `running`.
 
-        So every request that generates gets its token in every step, and prompts share what is left.
+        So every request that generates gets its token in every step, and prompts share the rest of the budget.
 
         Task: w3d2.1
         """
@@ -108,9 +108,9 @@ class Scheduler:
     """A scheduler, in which requests wait in order of arrival and run as soon as there is room. A step serves all
     running requests.
 
-    waiting, running: the requests, the oldest first. max_running: how many may run at the same time.
-    budget: the object that says how many tokens a step may have, and which requests get them first (day 2). preemption:
-    the object that makes room for running requests (day 3).
+    waiting, running: the requests, the oldest first. max_running: how many requests may run at the same time.
+    budget: the object that limits the tokens of a step, and orders the requests that share these tokens (day 2).
+    preemption: the object that makes room for running requests (day 3).
 
     Raises:
         ValueError: max_running is less than 1, or more than the budget has tokens: then a request that generates would
@@ -133,11 +133,11 @@ class Scheduler:
         self.running: list[Request] = []
 
     def add(self, request: Request) -> None:
-        """Add a request to those that wait."""
+        """Append a request to `waiting`."""
         self.waiting.append(request)
 
     def remove(self, request: Request) -> None:
-        """Remove a request that is over, or that its client no longer wants. Its room in the cache is free at once."""
+        """Remove a request that is over, or that its client no longer wants, and free its room in the cache."""
         if request in self.running:
             self.running.remove(request)
             self.cache.close(request)
@@ -156,8 +156,8 @@ class Scheduler:
     def begin(self) -> Request | None:
         """Let the oldest waiting request run, if there is one, if fewer than `max_running` run, and if there is room.
 
-        `cache.open` reserves room for all tokens of the request, or returns False. The request moves from the front of
-        `waiting` to the end of `running`, and gets the status RUNNING. Return it, or None if nothing changed.
+        `cache.open` reserves room for all tokens of the request, or returns False. Move the request from the front of
+        `waiting` to the end of `running`, with the status RUNNING. Return the request, or None if nothing changed.
 
         Task: w3d1.3
         """
@@ -171,9 +171,9 @@ class Scheduler:
         """Plan the next step, and reserve room for it.
 
         First, each running request gets a chunk, in the order that `budget.order` gives, with as many of its pending
-        tokens as `left` allows. `preemption.make_room` reserves room for the chunk; if it returns False, there is no
-        chunk. Do not call `make_room` for a request if the budget has no tokens left. Then waiting requests `begin`,
-        each with a chunk, while the budget has tokens left. No request begins in a step that preempted one.
+        tokens as `left` allows. `preemption.make_room` reserves room for the chunk; if it returns False, add no chunk.
+        Do not call `make_room` for a request if the budget has no tokens left. Then waiting requests `begin`, each with
+        a chunk, while the budget has tokens left. No request begins in a step that preempted one.
 
         `take` makes a chunk. An empty batch means that there is nothing to do.
 

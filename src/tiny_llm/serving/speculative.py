@@ -38,7 +38,7 @@ def accept(target: Probabilities, draft: Draft, random: np.random.Generator) -> 
 
 
 class Speculative(Decoding):
-    """A `Decoding` that adds guesses to a step's tokens, and gets several tokens from the step if guesses are right.
+    """A `Decoding` that adds guesses to a step's tokens. A step gives a request several tokens if guesses are right.
 
     The scheduler's budget counts neither the guesses nor the tokens that the drafter computes.
     drafter: the object that makes the guesses. num_drafts: how many guesses a request gets at most in a step. plain:

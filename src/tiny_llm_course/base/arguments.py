@@ -13,7 +13,7 @@ from ..ui import CommandError, Phrase, phrase
 
 __all__ = ["OUT", "Out", "TaskArgument", "asked_day", "asked_days", "asked_task"]
 
-OUT = Path("out")  # in the current folder; git ignores it
+OUT = Path("out")  # in the current folder; git ignores this folder
 Out = Annotated[
     Path, typer.Option(metavar="FOLDER", help="The folder for the files. It is created if it does not exist.")
 ]
@@ -42,8 +42,8 @@ def asked_day(name: str) -> Day | None:
 
 
 def asked_days(week: str | None, day: str | None) -> list[Day]:
-    """Return the days that --week and --day name: all days, one week's, or one day. Raises a CommandError if there are
-    none."""
+    """Return the days that --week and --day name: all days, a week's days, or one day. Raises a CommandError if there
+    are none."""
     try:
         return select_days(week, day)
     except SyllabusError:

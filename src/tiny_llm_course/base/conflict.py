@@ -1,4 +1,4 @@
-"""Finds the conflict markers that a merge by git leaves in a learner's files, and says what to do about them."""
+"""Finds the conflict markers that a merge by git leaves in a learner's files, and tells the learner what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists the packages that only some commands need, and finds the missing ones."""
+"""Lists the packages that only some commands need, and finds those that are not installed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def requirements_of(part: str) -> list[str]:
         settings = read_toml(ROOT / "pyproject.toml")
         requirements: list[str] = (settings["project"]["optional-dependencies"] | settings["dependency-groups"])[part]
         return requirements
-    from importlib import metadata  # here and below, so that other commands start sooner
+    from importlib import metadata  # imported in functions, so that other commands start sooner
 
     pattern = re.compile(rf"(.*?)\s*;\s*extra == ['\"]{part}['\"]")
     return [match.group(1) for text in metadata.requires("tiny-llm") or () if (match := pattern.fullmatch(text))]

@@ -9,7 +9,7 @@ from ..ui import CommandError, one_of
 __all__ = ["DEFAULT_IMPL", "PACKAGES", "package_of"]
 
 PACKAGES = {"ref": "tiny_llm_ref", "mine": "tiny_llm"}
-if find_spec("tiny_llm_ref") is None:  # an instructor withheld it
+if find_spec("tiny_llm_ref") is None:  # an instructor left the reference out
     del PACKAGES["ref"]
 DEFAULT_IMPL = next(iter(PACKAGES))
 

@@ -1,4 +1,4 @@
-"""Turns the exceptions of a command into an exit code, and lines for the person who ran the command."""
+"""Turns the exceptions of a command into an exit code, and lines for the user."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ class UnfinishedError(Exception):
 
     def __init__(self, stubs: list[Stub]):
         super().__init__(stubs)
-        self.stubs = stubs  # all stubs that the command needs, in the order of the course
+        self.stubs = stubs  # the stubs that the command needs, in the order of the course
 
 
 @contextmanager
 def needing(tasks: Collection[TaskId]) -> Iterator[None]:
-    """Turn a stub's error into an UnfinishedError that counts only the stubs of these tasks, which the command needs.
+    """Turn a stub's error into an UnfinishedError with the stubs of these tasks, which are those that the command
+    needs.
 
     Raises:
         UnfinishedError: the block called a stub.
@@ -50,7 +51,8 @@ def needing(tasks: Collection[TaskId]) -> Iterator[None]:
 def reporting(language: str | None = None) -> Iterator[Messages]:
     """Turn the exceptions of a command into lines on stderr and an exit code.
 
-    Errors in `tiny_llm` are explained to the learner, who wrote it; other programming errors are raised again.
+    Errors in `tiny_llm` are explained to the learner, who wrote that package. Other programming errors are raised
+    again.
     language: the value of --lang, the language of the command's messages and errors. None: the locale's language.
     """
     is_known = language in (None, *LANGUAGES)
@@ -92,8 +94,8 @@ def _reported() -> Iterator[None]:
 
 
 def is_learners(error: Exception) -> bool:
-    """Tell whether an error was raised in a file of `tiny_llm` that learners write, or by a call of MLX in such a
-    file."""
+    """Tell whether an error was raised in a file of `tiny_llm` that learners write, or by MLX when such a file called
+    it."""
     frames = _frames(error, *(SRC / package for package in SHARED.values()))
     written = {module.rpartition("/")[2] for week in weeks() for day in week.days for module in day.modules}
     last = Path(frames[-1].filename) if frames else Path()
@@ -108,14 +110,14 @@ def _explain(error: Exception) -> str:
         return str(error)
     if isinstance(error, SyntaxError) and (problem := _conflict(error)):
         return Messages()("error", problem=problem)
-    imports = isinstance(error, SyntaxError)  # its traceback only shows which modules imported the file
+    imports = isinstance(error, SyntaxError)  # the traceback only shows which modules imported the file
     where = [] if imports else traceback.format_list(_frames(error)[-3:])
     return "".join([Messages()("error_in_package") + "\n", *where, *traceback.format_exception_only(error)]).rstrip()
 
 
 def _conflict(error: SyntaxError) -> CommandError | None:
     """Return the message about git's conflict markers, if they caused the error."""
-    from .conflict import conflict_in  # here, since few commands need it
+    from .conflict import conflict_in  # imported here, since few commands need this module
     from .places import ROOT
 
     return conflict_in(ROOT, Path(error.filename or ""))
@@ -136,7 +138,7 @@ def _open_tasks(stubs: list[Stub]) -> str:
 
 
 def _is_of_package(error: Exception) -> bool:
-    """Tell whether an error passed through a file of `tiny_llm`, or says that such a file does not parse or does not
+    """Tell whether an error passed through a file of `tiny_llm`, or says that such a file cannot be parsed or does not
     exist."""
     unparsed = isinstance(error, SyntaxError) and Path(error.filename or "").is_relative_to(_directory())
     absent = isinstance(error, ImportError) and str(error.name).startswith("tiny_llm.")

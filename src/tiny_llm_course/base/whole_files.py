@@ -16,7 +16,7 @@ def write_whole(path: Path, content: bytes) -> None:
     content remains. A symbolic link stays a link."""
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")  # another process may write this file, too
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")  # another process may be writing `path`, too
     write_like(temporary, content, path)
     os.replace(temporary, path)
 

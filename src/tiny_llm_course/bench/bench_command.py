@@ -1,4 +1,4 @@
-"""The command: measures, shows tables, writes a file."""
+"""The command `bench`: measures, shows tables, and writes a file."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def bench(
     ] = None,
     lang: Lang = None,
 ) -> None:
-    """Time your kernels of week 2, and compare them with MLX's and the course's fastest. Takes some minutes."""
+    """Time your week 2 kernels, and compare them with MLX's operations and the course's fastest kernels (minutes)."""
     with reporting(lang) as words:
         package = package_of(impl)
         if device not in ("cpu", "gpu"):

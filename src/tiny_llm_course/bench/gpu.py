@@ -1,6 +1,6 @@
-"""`bench --device gpu`: kernels in Metal beside MLX's own, a model beside mlx-lm, and a table to show to others.
+"""`bench --device gpu`: compares kernels in Metal with MLX's, and a model with mlx-lm, in a table to show to others.
 
-Without a GPU nothing is measured. Each kernel is then run once, small, by metal_host, so that it is known to run.
+Without a GPU, nothing is measured. Instead, metal_host runs each kernel once, in a small size, to show that it works.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ __all__ = ["measure_gpu", "table"]
 Row: TypeAlias = dict[str, Any]
 
 STAGES = ("w2d1", "w2d3", "w2d7", "mlx-lm")
-SIDE = 4096  # of a matrix whose product shows the GPU's arithmetic
-ARRAY = 2**28  # numbers of bfloat16, read to see how fast memory is
+SIDE = 4096  # rows and columns of the matrices whose product shows how fast the GPU computes
+ARRAY = 2**28  # elements in bfloat16, read to measure the memory's speed
 MODEL_HEADS = ("of the limit", "prefill, tok/s", "of the limit", "decode, tok/s")
 DOUBTS = {
     BUSY: "?: other programs kept the processor busy, also when it was measured again.",
@@ -34,7 +34,7 @@ DOUBTS = {
 
 
 def measure_gpu(package: str, is_small: bool, names: Collection[str], step: OnStep, quiet: Quiet) -> Events:
-    """Return the GPU's limits, as MLX's own operations reach them, and rows of kernels and of a model."""
+    """Yield the GPU's limits, as far as MLX's operations reach them, and rows of kernels and of a model."""
     has_gpu = mx.is_available(mx.gpu)
     mx.set_default_device(mx.gpu if has_gpu else mx.cpu)
     limits = MachineLimits(partial(_limits, is_small), quiet)
@@ -153,7 +153,7 @@ def _microseconds(row: Row | None) -> str:
 
 
 def _missing(known: dict[str, Any]) -> list[str]:
-    """List what was not measured, and why."""
+    """Return a line for each thing that was not measured, with the reason."""
     lines = []
     if known["limits"] is None:
         lines.append(

@@ -1,6 +1,6 @@
-"""Each kernel's ladder: its fallback, MLX's own operation, every step that is a task, and what the course gives.
+"""The ladder of each kernel: its fallback, MLX's operation, the kernel of each task, and the course's given kernel.
 
-On a GPU the ladder is short: fallback, MLX's own, and the kernel in Metal.
+On a GPU, the ladder is short: the fallback, MLX's operation, and the kernel in Metal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Limit: TypeAlias = Literal["bandwidth", "arithmetic"]
 Device: TypeAlias = Literal["cpu", "gpu"]
 Size: TypeAlias = dict[str, int]
 
-# Qwen3-0.6B's; a layer's weights are taken so often that no cache holds them all.
+# Sizes of Qwen3-0.6B. There are so many copies of a layer's weights that no cache holds all of them.
 FULL = {"E": 1024, "I": 3072, "H_q": 16, "H_kv": 8, "D": 128, "L": 128, "S": 512, "copies": 60}
 SMALL = {"E": 128, "I": 192, "H_q": 4, "H_kv": 2, "D": 32, "L": 16, "S": 64, "copies": 2}
 BASE, EPS = 1e6, 1e-6
@@ -29,9 +29,10 @@ BASE, EPS = 1e6, 1e-6
 
 @dataclass(frozen=True)
 class Rung:
-    """A way to compute a case. limit: what it runs against. device: on which it runs; None: on the default one."""
+    """A way to compute a case. limit: the machine's limit for this rung. device: where it runs; None: on both
+    devices."""
 
-    name: str  # fallback, mlx, tuned or a task's id
+    name: str  # fallback, mlx, tuned, or a task's id
     run: Callable[[], Any]
     limit: Limit | None = None
     device: Device | None = "cpu"
@@ -39,7 +40,8 @@ class Rung:
 
 @dataclass(frozen=True)
 class Case:
-    """A computation that is measured. Rungs repeat it `times` times; bytes and operations are those of one."""
+    """A computation to measure. Rungs repeat it `times` times; `bytes` and `operations` are those of one
+    computation."""
 
     kernel: str
     sizes: str
@@ -54,7 +56,7 @@ class Case:
 
 
 def cases(package: str, is_small: bool, names: Collection[str]) -> Iterator[Case]:
-    """Yield the cases of the kernels that are named, each made when its turn comes."""
+    """Yield the cases of the named kernels, and make each case only when it is needed."""
     for name, make in CASES:
         if name in names:
             mx.random.seed(0)
@@ -189,7 +191,7 @@ def _attention_of_a_prompt(package: str, size: Size) -> Case:
             Rung("w2d7.2", lambda: ops.flash_attention(q, k, v, scale, "causal"), "arithmetic"),
             Rung("w2d7.4", lambda: ops.flash_attention_metal(q, k, v, scale, "causal"), "arithmetic", "gpu"),
         ],
-        operations=2 * size["H_q"] * L * (L + 1) * size["D"],  # two products of half of all pairs
+        operations=2 * size["H_q"] * L * (L + 1) * size["D"],  # two products, each for half of all pairs
     )
 
 
@@ -244,7 +246,7 @@ def _attention_in_pages(package: str, size: Size) -> Case:
     )
 
 
-CASES: list[tuple[str, Callable[[str, Size], Case]]] = [  # with the kernel's name
+CASES: list[tuple[str, Callable[[str, Size], Case]]] = [  # the kernel's name, and the function that makes its case
     ("softmax", _softmax),
     ("quantized_matvec", _matvec),
     ("rms_norm", _rms_norm),
@@ -268,7 +270,7 @@ def _normal(*shape: int, dtype: mx.Dtype = mx.bfloat16) -> mx.array:
 
 
 def _weight(rows: int, columns: int) -> tuple[mx.array, mx.array, mx.array]:
-    """4 bits in groups of 64, as `quantize` packs them."""
+    """Return random weights with 4 bits in groups of 64, as `quantize` packs them."""
     packed = mx.random.randint(0, 2**31 - 1, (rows, columns // 8), mx.uint32)
     scales = mx.full((rows, columns // 64), 0.01, mx.bfloat16)
     mx.eval(packed, scales)
@@ -276,7 +278,7 @@ def _weight(rows: int, columns: int) -> tuple[mx.array, mx.array, mx.array]:
 
 
 def _panels(weights: list[tuple[mx.array, mx.array, mx.array]]) -> Callable[[], list[mx.array]]:
-    """Pack the weights of the given products when they are first needed, and keep them."""
+    """Return a function that packs these weights for the given kernels on its first call, and keeps the result."""
     panels: list[mx.array] = []
 
     def get() -> list[mx.array]:

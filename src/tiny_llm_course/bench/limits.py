@@ -1,4 +1,4 @@
-"""What the machine can do at most, and how near a kernel comes to it."""
+"""The limits of the machine, and how near a kernel comes to them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from .quiet import Quiet
 
 __all__ = ["OVER", "SLOWER", "Figures", "MachineLimits", "is_over"]
 
-SLOWER, OVER = "slower", "over"  # why a figure is in doubt: the machine has become slower; the limit was passed
-LEAST_SHARE = 0.8  # of the best limit of this run, that a limit reaches when it is measured again
+SLOWER, OVER = "slower", "over"  # why a figure is in doubt: the machine became slower; the figure passes the limit
+LEAST_SHARE = 0.8  # a new measurement of a limit must reach this share of the best one in this run
 
 Figures = dict[str, float]
 
 
 class MachineLimits:
-    """The best that was measured in this run: other programs only slow the machine down.
+    """The best limits measured in this run, since other programs can only slow the machine down.
 
-    measure: gives bytes per second ("bandwidth") and operations per second. doubt: why those that were measured last
-    are in doubt, or None.
+    measure: returns bytes per second ("bandwidth"), and operations per second of each number type. doubt: why the last
+    measurement is in doubt, or None.
     """
 
     def __init__(self, measure: Callable[[], Figures], quiet: Quiet):
@@ -28,22 +28,22 @@ class MachineLimits:
         self.doubt: str | None = None
 
     def measure(self) -> None:
-        """Measure them, near what is compared with them."""
+        """Measure the limits again. Call this shortly before measuring a figure that is compared with the limits."""
         measured, self.doubt = self._quiet.measure(self._measure, _larger, self._slower)
         self.best = _larger(self.best, measured)
 
     @property
     def arithmetic(self) -> float:
-        """Return the operations per second of the fastest arithmetic."""
+        """Return the operations per second of the fastest number type."""
         return max(rate for name, rate in self.best.items() if name != "bandwidth")
 
     def share(self, case: Case, rung: Rung, seconds: float) -> float | None:
-        """Return a rung's share of its limit: 1 is the limit. None: the rung has none."""
+        """Return a rung's speed as a share of its limit (1: as fast as the limit). None: the rung has no limit."""
         least = {"bandwidth": case.bytes / self.best["bandwidth"], "arithmetic": case.operations / self.arithmetic}
         return least[rung.limit] / seconds if rung.limit else None
 
     def passed(self, case: Case, rung: Rung, seconds: float) -> str | None:
-        """OVER if a rung is faster than the limit, also after another look at the limit. None: it is not."""
+        """Return OVER if a rung is faster than its limit, even after the limit is measured again; otherwise None."""
         if is_over(self.share(case, rung, seconds)):
             self.best = _larger(self.best, self._measure())
         return OVER if is_over(self.share(case, rung, seconds)) else None

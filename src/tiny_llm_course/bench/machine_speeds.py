@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MEASURED", "limit_name", "measure_arithmetic", "measure_speeds"]
 
-MEASURED = {  # what tiny_llm_native.roofline says that it measures: how it is told
+MEASURED = {  # tiny_llm_native.roofline's name of a measurement: the key of the name that readers see
     "reading memory": "roofline_bandwidth",
     "multiplying float32": "roofline_float32",
     "multiplying bfloat16": "roofline_bfloat16",
@@ -22,7 +22,7 @@ MEASURED = {  # what tiny_llm_native.roofline says that it measures: how it is t
 
 
 def limit_name(what: str, words: Messages) -> str:
-    """Return the name, in the reader's language, of what tiny_llm_native.roofline measures."""
+    """Return the name of a measurement by tiny_llm_native.roofline, in the reader's language."""
     return words(MEASURED[what]) if what in MEASURED else what
 
 
@@ -40,7 +40,7 @@ def measure_speeds(progress: Callable[[str], None] = lambda what: None) -> Speed
 
 
 def measure_arithmetic() -> ArithmeticSpeeds:
-    """Measure how fast products with packed weights are in each arithmetic; the choice among them follows from that.
+    """Measure how fast products with packed weights are in each arithmetic mode, so that the fastest can be chosen.
 
     Raises:
         CommandError: no kernels are built, or they do not compile.

@@ -1,4 +1,4 @@
-"""Measures what `bench` shows, and gives each figure as soon as there is one."""
+"""Measures what `bench` shows, and yields each figure as soon as it is measured."""
 
 from __future__ import annotations
 
@@ -32,17 +32,18 @@ __all__ = [
 ]
 
 Row: TypeAlias = dict[str, Any]
-Events: TypeAlias = Iterator[tuple[str, Any]]  # kernels or model, and a row of it; or a name, and what is known of it
-OnStep: TypeAlias = Callable[[str, str], None]  # the kernel, or MODEL, and what of it is measured next
+Events: TypeAlias = Iterator[tuple[str, Any]]  # "kernels" or MODEL with a row; or another name with its value
+OnStep: TypeAlias = Callable[[str, str], None]  # called with a kernel's name or MODEL, and the next rung or stage
 
 MODEL = "model"
-OPEN = None  # the time of a rung that is not written yet
+OPEN = None  # the time of a rung that the learner has not written yet
 SECONDS, SMOKE_SECONDS = 1.0, 0.02  # for each rung
 PROMPT, SMOKE_PROMPT = 128, 16  # tokens
 
 
 def measure(package: str, is_small: bool, names: Collection[str], step: OnStep, quiet: Quiet) -> Events:
-    """Yield the machine's threads and limits, rows of the kernels that are named, and of a model if MODEL is.
+    """Yield the number of threads, the machine's limits, rows of the named kernels, and rows of a model if MODEL is
+    named.
 
     Raises:
         CommandError: no kernels are built.
@@ -71,7 +72,7 @@ def measure(package: str, is_small: bool, names: Collection[str], step: OnStep, 
 
 
 def limited(limits: MachineLimits, quiet: Quiet, is_small: bool, case: Case, rung: Rung) -> Row:
-    """Return a rung's time, and its share of the limit; of small sizes, which a cache holds, that would say nothing."""
+    """Return a rung's time, and its share of the limit, which small sizes do not have because a cache holds them."""
     is_compared = rung.limit is not None and not is_small
     seconds, doubt = quiet.measure(
         lambda: seconds_of(rung.run, is_small) / case.times,
@@ -83,7 +84,7 @@ def limited(limits: MachineLimits, quiet: Quiet, is_small: bool, case: Case, run
 
 
 def before(limits: MachineLimits, is_small: bool, case: Case) -> None:
-    """Measure the limits near a case that is compared with them."""
+    """Measure the limits again before a case whose rungs are compared with them."""
     if not is_small and any(rung.limit for rung in case.rungs):
         limits.measure()
 
@@ -95,9 +96,8 @@ def kernel_rows(
     prepare: Callable[[Case], None],
     step: OnStep,
 ) -> Events:
-    """Yield a row for each rung that a device has. prepare: is called before each case.
-
-    measured: what is to be said of a rung; nothing is, of a stub.
+    """Yield a row for each rung that a device has. prepare: is called before each case. measured: returns a rung's
+    figures, or raises NotImplementedError, for a stub.
     """
     for case in measured_cases:
         step(case.kernel, "")
@@ -111,13 +111,14 @@ def kernel_rows(
 
 
 class ModelShares:
-    """The speeds of a model's stages as shares of the machine's limits, by the package's own `model_cost`."""
+    """The speeds of a model's stages as shares of the machine's limits, according to the package's own `model_cost`."""
 
     def __init__(self, package: str, limits: MachineLimits):
         self._costs, self._limits = import_module(f"{package}.costs"), limits
 
     def of(self, stage: str, speeds: Row) -> Row:
-        """Return the shares for a prompt (prefill) and the token after it (decode); None if `model_cost` is a stub."""
+        """Return the shares for a prompt (prefill) and the next token (decode). The shares are None if `model_cost` is
+        a stub."""
         length, weight = speeds["prompt"], bytes_per_weight(stage)
         machine = self._costs.Machine(self._limits.arithmetic, self._limits.best["bandwidth"])
         shares: Row = {"prefill_limit": None, "decode_limit": None}
@@ -131,7 +132,8 @@ class ModelShares:
 def model_rows(
     stages: Sequence[str], make: Callable[[str], Stage], shares: ModelShares | None, step: OnStep, quiet: Quiet
 ) -> Events:
-    """Yield a row for each stage of a model, which `make` makes. shares: None, if the model is small."""
+    """Yield a row for each stage of a model. make: builds a stage, given its name. shares: None if the model is
+    small."""
     for name in stages:
         step(MODEL, name)
         row = _model_speeds(partial(make, name), shares is None, quiet)
@@ -141,7 +143,7 @@ def model_rows(
 
 
 def _model_speeds(make: Callable[[], Stage], is_small: bool, quiet: Quiet) -> Row:
-    """Return tokens per second that a model reads and writes; None where a stub is missing that it needs."""
+    """Return the tokens per second that a model reads and writes; both are None if the model needs a stub."""
     length = SMOKE_PROMPT if is_small else PROMPT
     tokens = mx.random.randint(0, 256, (1, length + 1))
     prompt, last = tokens[:, :length], tokens[:, length:]
@@ -149,7 +151,7 @@ def _model_speeds(make: Callable[[], Stage], is_small: bool, quiet: Quiet) -> Ro
     with suppress(NotImplementedError):  # a stub
         stage = make()
         logits, cache = stage.prefill(prompt)
-        mx.eval(logits)  # else the first token would wait for the prompt
+        mx.eval(logits)  # otherwise the first measured token would include the prompt's time
 
         def speeds() -> Row:
             decode = 1 / seconds_of(partial(stage.decode, last, cache), is_small)
@@ -169,5 +171,5 @@ def _logits(stage: Stage, prompt: mx.array) -> mx.array:
 
 
 def seconds_of(work: Callable[[], Any], is_small: bool) -> float:
-    """Return the shortest of many runs."""
+    """Return the seconds of the shortest of many runs."""
     return shortest(work, SMOKE_SECONDS if is_small else SECONDS)

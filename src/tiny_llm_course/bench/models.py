@@ -1,4 +1,4 @@
-"""The stages of a whole model that `bench` measures: week 1's model, and what each day of week 2 changes in it."""
+"""The stages of a whole model that `bench` measures: week 1's model, and the model after each day of week 2."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Stage:
 
     prefill: reads a prompt (1 x L) into an empty cache; returns the next token's logits and the cache.
     decode: reads one more token with that cache, and returns its logits; the cache stays as it was.
-    Week 1 has no cache: the prompt takes its place, and decode computes all tokens again.
+    Week 1 has no cache, so the prompt is returned in place of the cache, and decode computes all tokens again.
     """
 
     prefill: Callable[[mx.array], tuple[mx.array, Any]]
@@ -62,12 +62,12 @@ def model_config(is_small: bool, is_quantised: bool = True) -> ModelConfig:
 
 
 def bytes_per_weight(stage: str) -> float:
-    """Return what a stage reads for a weight: bfloat16, or 4 bits and its share of a group's scale and bias."""
+    """Return the bytes that a stage reads per weight: bfloat16, or 4 bits and a share of its group's scale and bias."""
     return 2 if stage in DENSE else (QUANTIZATION["bits"] + 32 / QUANTIZATION["group_size"]) / 8
 
 
 def random_model(package: str, is_small: bool, is_quantised: bool = True) -> Model:
-    """Build Qwen3-0.6B, or a small Qwen3, with random weights: 4 bits in groups of 64, or the same in bfloat16."""
+    """Build Qwen3-0.6B, or a small Qwen3, with random weights: with 4 bits in groups of 64, or the same in bfloat16."""
     config = model_config(is_small, is_quantised)
     mx.random.seed(0)
     weights: dict[str, mx.array] = {}

@@ -1,4 +1,4 @@
-"""Measures while nothing else keeps the machine busy, as far as that can be had, and says where it could not."""
+"""Measures while no other program keeps the machine busy, if possible, and says which figures are in doubt."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = ["AGAIN", "BUSY", "MOST_SECONDS", "Counters", "Quiet", "counters", "do
 T = TypeVar("T")
 
 BUSY = "busy"  # why a figure is in doubt: other programs ran
-AGAIN, AGAIN_IN_ALL = 2, 8  # how often a figure, and all of a run together, are measured again
-MOST_OTHERS = 0.5  # processors that other programs may use of those that the kernels need
-MOST_SECONDS = 20.0  # what takes longer is not measured again: somebody waits
-LEAST_SECONDS = 0.2  # in less time the system's ticks, of 10 ms, say nothing
+AGAIN, AGAIN_IN_ALL = 2, 8  # how often at most: a figure is measured again; any figures of a run are
+MOST_OTHERS = 0.5  # of the processors that the kernels need, how many other programs may use
+MOST_SECONDS = 20.0  # a longer measurement is not repeated, since the user is waiting
+LEAST_SECONDS = 0.2  # in a shorter time, the system's counters, in ticks of 10 ms, are too coarse
 
 
 class Counters(NamedTuple):
-    """Seconds up to now. wall: of a clock. all: of the processors' work for whatever program; None where the system
-    does not say it. own: of their work for this process.
+    """Seconds up to now. wall: by the clock. all: of work by the processors for all programs; None if the system does
+    not count it. own: of work by the processors for this process.
     """
 
     wall: float
@@ -35,10 +35,11 @@ class Counters(NamedTuple):
 
 
 class Quiet:
-    """Measures something, and measures it again if other programs ran meanwhile.
+    """Measures a figure, and measures it again if other programs ran meanwhile.
 
-    threads: on which kernels run. tell: is told why something is measured again. read: gives the counters. again: how
-    often one figure is measured again. most: how many processors other programs used, where a figure stayed in doubt.
+    threads: how many threads the kernels use. tell: is called with the reason why a figure is measured again. read:
+    returns the counters. again: how often one figure is measured again at most. most: the largest number of processors
+    that other programs used while a figure stayed in doubt.
     """
 
     def __init__(
@@ -55,9 +56,11 @@ class Quiet:
     def measure(
         self, work: Callable[[], T], best: Callable[[T, T], T], doubt: Callable[[T], str | None] = lambda figure: None
     ) -> tuple[T, str | None]:
-        """Return what work gives, and why it is in doubt: BUSY, or what `doubt` says. None: there is no doubt.
+        """Return the result of `work`, and why it is in doubt: BUSY, or what `doubt` returns; None if there is no
+        doubt.
 
-        best: of two results of work. Other programs only slow it down, so the best of several comes nearest.
+        best: returns the better of two results. Other programs can only slow `work` down, so the best result is nearest
+        to the truth.
         """
         figure, others, seconds = self._watched(work)
         problem = BUSY if self._disturbs(others) else doubt(figure)
@@ -74,7 +77,8 @@ class Quiet:
         return figure, problem
 
     def _watched(self, work: Callable[[], T]) -> tuple[T, float, float]:
-        """Return what work gives, how many processors other programs used meanwhile, and how many seconds it took."""
+        """Return the result of `work`, how many processors other programs used meanwhile, and the seconds that it
+        took."""
         before = self._read()
         figure = work()
         after = self._read()
@@ -100,8 +104,8 @@ def counters() -> Counters:
 
 
 def _linux_seconds(file: Path = Path("/proc/stat")) -> float | None:
-    """Count the seconds of the processors that this process may use, without idling and waiting for disks. What another
-    virtual machine took (steal) counts."""
+    """Return the seconds of work by the processors that this process may use, without idling and waiting for disks.
+    Time that other virtual machines took (steal) counts as work."""
     try:
         lines = [line.split() for line in file.read_text(encoding="utf-8").splitlines()]
     except OSError:
@@ -112,8 +116,9 @@ def _linux_seconds(file: Path = Path("/proc/stat")) -> float | None:
 
 
 def _mac_seconds(library: Any = None) -> float | None:
-    """Count the seconds of all processors, from the kernel's host_statistics: user, system and nice, without idle."""
-    cpu_load, count = 3, ctypes.c_uint32(4)  # HOST_CPU_LOAD_INFO, and how many numbers it has
+    """Return the seconds of work by all processors, from the kernel's host_statistics: user, system and nice, not
+    idle."""
+    cpu_load, count = 3, ctypes.c_uint32(4)  # HOST_CPU_LOAD_INFO, and its number of integers
     ticks = (ctypes.c_uint32 * count.value)()
     try:
         library = library or ctypes.CDLL(None)

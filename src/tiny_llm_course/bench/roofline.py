@@ -1,4 +1,4 @@
-"""`tiny-llm roofline`: what this machine can do at most, and where a model's prefill and decode stand."""
+"""`tiny-llm roofline`: the limits of this machine, and the speeds that they allow a model's prefill and decode."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def roofline(
     out: Out = OUT,
     lang: Lang = None,
 ) -> None:
-    """Measure how fast this machine reads memory and multiplies, and what that means for a model."""
+    """Measure how fast this machine reads memory and multiplies, and show how fast a model can run on it."""
     with reporting(lang) as words:
         package = package_of(impl)
         if bits <= 0:
             raise CommandError("wrong_value", option="--bits", expected=phrase("above", least=0), got=bits)
         costs, config = cast(Costs, import_module(f"{package}.costs")), _config(package, model)
-        list(points(costs, config, costs.Machine(1, 1), bits / 8))  # a stub says so before anything is measured
+        list(points(costs, config, costs.Machine(1, 1), bits / 8))  # raises a stub's error before anything is measured
         speeds, doubt, others = _measure(PACKAGES[DEFAULT_IMPL], words)
         show_note(words("arithmetic_measuring"))
         products = measure_arithmetic()
@@ -67,7 +67,7 @@ def roofline(
 
 
 def _measure(package: str, words: Messages) -> tuple[Speeds, str | None, float]:
-    """Return the machine's speeds, why they are in doubt, and how many processors other programs used then."""
+    """Return the machine's speeds, why they are in doubt, and how many processors other programs used meanwhile."""
     status = StatusLine()
 
     def tell(text: str) -> None:
@@ -90,7 +90,7 @@ def _measure(package: str, words: Messages) -> tuple[Speeds, str | None, float]:
 def _config(package: str, model: str | None) -> ModelConfig:
     config: type[ModelConfig] = import_module("tiny_llm_given.config").ModelConfig
     if model is None:
-        from tiny_llm_models.untrained import QWEN3_0_6B  # here, so that other commands do not wait for NumPy
+        from tiny_llm_models.untrained import QWEN3_0_6B  # imported here, so that other commands do not wait for NumPy
 
         return config.from_hf(QWEN3_0_6B)
     try:

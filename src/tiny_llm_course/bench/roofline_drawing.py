@@ -1,4 +1,4 @@
-"""The roofline as a picture: speed by operations for each byte, both on logarithmic axes."""
+"""Draws the roofline: speed against operations per byte, both on logarithmic axes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The points of a roofline: a pass over a model, what it costs, and how fast it can run."""
+"""The points of a roofline: passes over a model, what each pass costs, and how fast it can run."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class Costs(Protocol):
 
 @dataclass(frozen=True)
 class Point:
-    """A pass over a model: what it costs, and the speed at which it would run if nothing else took time."""
+    """A pass over a model: its cost, and the speed at which the pass would run if nothing else took time."""
 
-    name: str  # in messages.toml, behind "roofline_"
+    name: str  # in messages.toml, after "roofline_"
     L: int
     S: int
     intensity: float
@@ -62,7 +62,7 @@ def points(costs: Costs, config: ModelConfig, machine: Machine, bytes_per_weight
         if config.max_position_embeddings < S:
             continue
         cost, requests = costs.model_cost(config, L, S, bytes_per_weight), 1
-        if name == "batch":  # weights are read once, each request's cache by itself
+        if name == "batch":  # weights are read once for all requests, caches once per request
             per_position = (cost.bytes - costs.model_cost(config, 1, 1, bytes_per_weight).bytes) / (S - 1)
             requests = BATCH
             cost = costs.Cost(BATCH * cost.operations, cost.bytes + (BATCH - 1) * S * per_position)

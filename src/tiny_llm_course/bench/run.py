@@ -27,22 +27,22 @@ from .tables import Tables, show_doubts
 
 __all__ = ["NAMES", "BenchRun"]
 
-NAMES = [*dict.fromkeys(name for name, _ in CASES), MODEL]  # what can be measured
+NAMES = [*dict.fromkeys(name for name, _ in CASES), MODEL]  # everything that can be measured
 LAYERS = ("quantized_matvec", "rms_norm", "rope", "swiglu", "quantized_matmul", "attention", "packed", "block")
-FILES = {"quantized_matvec": ("packed",), "quantized_matmul": ("packed",), MODEL: LAYERS}  # that a name also needs
+FILES = {"quantized_matvec": ("packed",), "quantized_matmul": ("packed",), MODEL: LAYERS}  # more that they need
 
 
 class BenchRun:
-    """A run of `bench`: what it measures, in which package, and the figures so far.
+    """A run of `bench`: the package, what to measure in it, and the figures so far.
 
-    options: of the command, without `--only`. wanted: some of NAMES. save: where the figures are written, or None.
+    options: the command's options, without `--only`. wanted: some of NAMES. save: the file for the figures, or None.
     """
 
     def __init__(self, package: str, wanted: Sequence[str], options: str, save: Path | None, words: Messages):
         self._package, self._wanted, self._options, self._save, self._words = package, wanted, options, save, words
         self._status = StatusLine()
-        self._now = ""  # of the names, the one that is measured
-        self._has_told = False  # that the machine is busy
+        self._now = ""  # the name that is being measured
+        self._has_told = False  # whether the user knows that the machine is busy
         self._found: dict[str, Any] = {"is_complete": False, "kernels": [], MODEL: []}
 
     def on_processor(self, is_small: bool) -> None:
@@ -63,7 +63,7 @@ class BenchRun:
         self._measure(measure(self._package, is_small, self._wanted, self._step, quiet), print_tables, "numpy")
 
     def on_gpu(self, is_small: bool) -> None:
-        """Measure kernels in Metal, for a table in Markdown. A program waits for the GPU on one processor."""
+        """Measure kernels in Metal, for a table in Markdown. One processor is needed, to wait for the GPU."""
         events = measure_gpu(self._package, is_small, self._wanted, self._step, Quiet(1, self._tell_doubt))
 
         def print_lines(events: Events) -> None:
@@ -74,7 +74,8 @@ class BenchRun:
         self._measure(events, print_lines, "mlx-lm")
 
     def _measure(self, events: Events, consume: Callable[[Events], None], beside: str) -> None:
-        """Measure what is consumed, keep it, and say how complete it is. beside: a package for the record."""
+        """Consume the events, keep the figures, and say whether they are complete. beside: the package compared
+        with."""
         self._found = about(f"tiny-llm bench {self._arguments(self._wanted)}", "mlx", beside) | self._found
         try:
             consume(self._kept(events))
@@ -96,7 +97,7 @@ class BenchRun:
                 )
 
     def _kept(self, events: Events) -> Events:
-        """Yield the same events, each after it was noted and written."""
+        """Yield the same events, each after keeping it and writing the file."""
         for name, value in events:
             if name in ("kernels", MODEL):
                 self._found[name].append(value)
@@ -111,7 +112,7 @@ class BenchRun:
         write_whole(file, (json.dumps(self._found, indent=1) + "\n").encode())
 
     def _step(self, name: str, what: str) -> None:
-        """Say what is measured next: something of one of the names, or the limits."""
+        """Show what is measured next: a rung or stage of one of NAMES, or, with an empty name, a limit."""
         self._now = name or self._now
         if not name:
             self._status.show(self._words("roofline_status", what=limit_name(what, self._words)))
@@ -120,7 +121,7 @@ class BenchRun:
         self._status.show(self._words("bench_status", what=f"{name} {what}", **numbers))
 
     def _tell_doubt(self, doubt: str, others: float) -> None:
-        """Say why something is measured again; where there is no terminal, once."""
+        """Show why a figure is measured again. Without a terminal, show only the first reason."""
         text = doubt_text(f"again_{doubt}", others, self._words)
         self._status.show(text)
         if not self._has_told and not self._status.can_show:
@@ -130,7 +131,7 @@ class BenchRun:
     def _doubts(self) -> list[str]:
         rows: list[Row] = [*self._found["kernels"], *self._found[MODEL]]
         doubts = [self._found.get("limits_doubt"), *(row.get("doubt") for row in rows)]
-        doubts += [OVER for row in rows if is_over(row.get("limit"))]  # which a busy machine alone does not explain
+        doubts += [OVER for row in rows if is_over(row.get("limit"))]  # a busy machine alone does not explain this
         return [doubt for doubt in dict.fromkeys(doubts) if doubt]
 
     def _arguments(self, names: Sequence[str]) -> str:

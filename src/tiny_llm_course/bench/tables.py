@@ -1,4 +1,4 @@
-"""What `bench` shows: each row as soon as it is measured."""
+"""Shows the tables of `bench`, each row as soon as it is measured."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ __all__ = ["Tables", "rung_name", "show_doubts", "speed"]
 
 Row = dict[str, Any]
 
-SHARE, STAGE = 8, 20  # columns of a share of the limit; of a share and a speed
+SHARE, STAGE = 8, 20  # widths in characters: of a share of the limit; of a share and a speed
 
 
 class Tables:
-    """Headings and rows of what is measured, in the order in which it comes."""
+    """The tables of `bench`: headings and rows, in the order of the measurements."""
 
     def __init__(self, words: Messages):
         self._words = words
-        self._about: Row = {}  # threads, and why the limits are in doubt
-        self._has_limits = False  # these are measured again, and shown once
-        self._case: tuple[str, str] | None = None  # whose heading was printed last
-        self._fallback = 0.0  # its seconds
+        self._about: Row = {}  # the number of threads, and why the limits are in doubt
+        self._has_limits = False  # limits are measured several times, but shown once
+        self._case: tuple[str, str] | None = None  # the case whose heading was printed last
+        self._fallback = 0.0  # seconds of this case's fallback
         self._stages: list[Row] = []
 
     def show(self, name: str, value: Any) -> None:
-        """name: kernels or model, and value is a row; or threads, limits_doubt, or limits."""
+        """Show an event. name: kernels or model, and value is a row; or threads, limits_doubt or limits."""
         if name in ("threads", "limits_doubt"):
             self._about[name] = value
         elif name == "limits" and not self._has_limits:
@@ -43,7 +43,7 @@ class Tables:
             show_stage(value, self._words)
 
     def finish(self) -> None:
-        """Show what follows from all rows."""
+        """Show which rung the learner has reached, if a model was measured."""
         if self._stages:
             show_standing(self._stages, self._words)
 
@@ -96,7 +96,7 @@ def _share(limit: float | None) -> str:
 
 
 def show_standing(rows: list[Row], words: Messages) -> None:
-    """Show which rung a learner has reached."""
+    """Show which rung the learner has reached."""
     days = [row for row in rows if row["stage"] != "tuned"]
     written = next((i for i, row in enumerate(days) if row["decode"] is None), len(days))
     stands = words("bench_rung", rung=written, count=len(days))
@@ -106,7 +106,7 @@ def show_standing(rows: list[Row], words: Messages) -> None:
 
 
 def show_doubts(doubts: Iterable[str], others: float, words: Messages) -> None:
-    """Show why some figures have a mark."""
+    """Show why some figures are marked with a question mark."""
     for doubt in doubts:
         show("\n" + wrapped(f"? {doubt_text(f'doubt_{doubt}', others, words)}"), fg="yellow")
 
@@ -116,7 +116,7 @@ def _mark(doubt: str | None) -> str:
 
 
 def rung_name(rung: str, words: Messages) -> str:
-    """Return the name of a rung: a task's or a day's title."""
+    """Return the name of a rung or stage, such as a task's or a day's title."""
     if rung in ("fallback", "mlx", "tuned", "week 1"):
         return words(f"bench_{rung.replace(' ', '_')}")
     if "." in rung:
@@ -126,5 +126,5 @@ def rung_name(rung: str, words: Messages) -> str:
 
 
 def speed(tokens: float) -> str:
-    """Return tokens per second, to about three digits."""
+    """Return tokens per second as a text with about three digits."""
     return f"{tokens:,.{0 if tokens >= 100 else 1 if tokens >= 10 else 2}f} tok/s"

@@ -1,4 +1,4 @@
-"""How long something takes."""
+"""Measures how long a call takes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ LEAST, MOST = 3, 200  # runs
 
 
 def shortest(work: Callable[[], Any], seconds: float) -> float:
-    """Return the shortest of several runs: whatever else the machine does can only slow one down.
+    """Return the seconds of the shortest of several runs, since other programs can only slow a run down.
 
-    work: gives arrays that are to be computed. The first run, in which kernels are compiled and memory is fetched,
-    counts only if it takes longer than all the time that there is.
+    work: returns arrays to compute. seconds: the time for all runs. The first run compiles kernels and allocates
+    memory, so it counts only if it alone takes longer than `seconds`.
     """
     first = _once(work)
     if first > seconds:

@@ -28,7 +28,7 @@ def of(error: BaseException, frames: Frames, task: str) -> Advice | None:
 
 
 def _missing_function(error: BaseException, frames: Frames, task: str) -> Advice | None:
-    """Explain that a test cannot find a name that the stub defines."""
+    """Explain that a test cannot find a name that the stub defined."""
     if frames or not isinstance(error, AttributeError):
         return None
     place = _own_name(error.obj)
@@ -103,7 +103,7 @@ def _all_axes_reversed(error: BaseException, frames: Frames, task: str) -> Advic
 
 
 def _transposed(error: BaseException, frames: Frames) -> Iterator[tuple[str, Any]]:
-    """Yield the name and value of each array of which a function in the traceback takes `.T`."""
+    """Yield the name and value of each array whose `.T` a function in the traceback takes."""
     for frame in _in_package(error, frames)[::-1]:
         for name in re.findall(r"\b(\w+)\.T\b", _source(frame)):
             if hasattr(value := frame.f_locals.get(name), "ndim"):
@@ -111,7 +111,7 @@ def _transposed(error: BaseException, frames: Frames) -> Iterator[tuple[str, Any
 
 
 def _numpy_in_mlx(error: BaseException, frames: Frames, task: str) -> Advice | None:
-    """Explain that an MLX function got a NumPy array. The error is nanobind's, and ends with the arguments' types."""
+    """Explain that an MLX function was called with a NumPy array. nanobind's error ends with the arguments' types."""
     if not isinstance(error, TypeError) or "incompatible function arguments" not in str(error):
         return None
     function, _, rest = str(error).partition("(")

@@ -1,7 +1,7 @@
 """Compiles a day's known mistakes in the background, so that a learner's first failure can be compared with them.
 
-`compile_ahead` starts a process of low priority, which runs pytest on a few tests of the reference. The hooks below
-compile for these tests all mistakes that naming a failure would need. TINY_LLM_AHEAD=off turns this off.
+`compile_ahead` starts a process of low priority, which runs pytest on a few tests of the reference. For these tests,
+the hooks in this file compile all mistakes that naming a failure would need. TINY_LLM_AHEAD=off turns this off.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..base.places import SRC
 from ..catalogue import entry_of
 from ..learner.workspace import Workspace
-from ..pytest_runs import test_run  # not its `pytest_command`, which pytest would take for a hook
+from ..pytest_runs import test_run  # imports the module, since pytest would take `pytest_command` for a hook
 from ..tasks.regions import BUILT, code_files, is_native
 from ..tasks.syllabus import Day
 
@@ -31,10 +31,11 @@ TEST_LIMIT = 3600  # the time limit in seconds for compiling all mistakes of a t
 
 
 def compile_ahead(day: Day, test: str = "") -> None:
-    """Start to compile the known mistakes of a day's tasks in C++ and Metal, and return at once.
+    """Start compiling the known mistakes of a day's tasks in C++ and Metal, and return at once.
 
-    test: the name of a failed test. Its calls decide for which types the mistakes in Metal are compiled. Empty: the
-    calls of each task's first test decide. Nothing starts if another process is doing the same, or has done it.
+    test: the name of a failed test. This test's calls decide for which types the mistakes in Metal are compiled. Empty:
+    the calls of each task's first test decide. If another process is compiling them, or has compiled them, nothing
+    starts.
     """
     workspace = Workspace()
     has_native = any(map(is_native, workspace.files(day)))
@@ -46,7 +47,7 @@ def compile_ahead(day: Day, test: str = "") -> None:
     with note.open("a+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # such a process is running
+        except OSError:  # another process holds the lock, and compiles
             return
         file.seek(0)
         if file.read() != _digest(day):

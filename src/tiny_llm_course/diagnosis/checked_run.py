@@ -1,4 +1,4 @@
-"""The pytest plugin of a second look: runs one test with a kernel's checked build, and writes a report.
+"""The pytest plugin of the second look: runs one test with a kernel's checked build, and writes a report.
 
 The environment variable TINY_LLM_SECOND_LOOK holds the request as JSON. The report consists of lines of JSON. If a
 fault stops a kernel, checked.cpp adds lines of its own and ends the process.
@@ -23,9 +23,9 @@ from .observation import recording
 
 __all__ = ["CheckedKernel"]
 
-# the number that kernel.h gives each dtype, and its size in bytes
+# each dtype's number in kernel.h, and its size in bytes
 DTYPES = {"float32": (0, 4), "bfloat16": (1, 2), "float16": (2, 2), "uint32": (3, 4), "int32": (4, 4)}
-UNTOUCHED = {2: 0xFFFF, 4: 0xFFFFFFFF}  # the bits of an output's elements before a kernel writes, by size in bytes
+UNTOUCHED = {2: 0xFFFF, 4: 0xFFFFFFFF}  # size of an element in bytes -> its bits before a kernel writes it
 
 
 class _Array(ctypes.Structure):
@@ -39,7 +39,7 @@ class _Array(ctypes.Structure):
 
 
 class CheckedKernel:
-    """A kernel of a checked library. It is called like `Kernel` in extension.py, but runs at once and in this thread.
+    """A kernel of a checked library, with the interface of `Kernel` in extension.py. It runs at once, in this thread.
 
     report: the descriptor to which the library writes a fault that stops the kernel.
     """
@@ -48,7 +48,7 @@ class CheckedKernel:
         self._library = ctypes.CDLL(str(library))
         self._name, self._function = name, ctypes.cast(getattr(self._library, name), ctypes.c_void_p)
         self._report, self._threads = report, threads
-        self.unwritten: list[tuple[int, int, int]] = []  # output, how many values are unwritten, the first of them
+        self.unwritten: list[tuple[int, int, int]] = []  # output, number of unwritten values, index of the first
 
     def __call__(
         self, inputs: Sequence[Any], outputs: Sequence[Any], numbers: Sequence[float] = (), changed: Sequence[Any] = ()

@@ -36,11 +36,12 @@ QUICK = "-O1"  # takes half as long to compile as -O3
 
 
 class CatalogueError(Exception):
-    """An error in the catalogue: the edits of a mistake do not fit the reference. Its author reads the message."""
+    """An error in the catalogue: the edits of a mistake do not fit the reference. The catalogue's author reads the
+    message."""
 
 
 def mutant_sources(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, str]:
-    """Return the new text of each file that a mistake changes, by path in the package.
+    """Return the new text of each file that a mistake changes, keyed by path in the package.
 
     Raises:
         CatalogueError: the text that an edit replaces does not occur exactly once in the task's code.
@@ -92,14 +93,14 @@ def is_in_metal(reference: Path, task: TaskId) -> bool:
 def compile_mistakes(
     reference: Path, task: TaskId, mistakes: Sequence[Mistake], seconds: float | None = None
 ) -> list[Mistake]:
-    """Compile the C++ files that the mistakes change, several at once, and the reference that they are compared with.
+    """Compile the C++ files that the mistakes change, several at once, and the reference to compare the mistakes with.
 
     Return the mistakes that were compiled within `seconds`, or need no compiler. All compiled files are kept.
     """
     sources = _compiled(reference, task, [path for path, _ in _code(reference, task)])
     if not sources:
         return list(mistakes)
-    from tiny_llm_native import compiler  # here, since most mistakes are in Python
+    from tiny_llm_native import compiler  # imported here, since most mistakes are in Python
 
     def make(mistake: Mistake | None) -> None:
         if mistake is None:
@@ -114,9 +115,9 @@ def compile_mistakes(
 
 
 def done_in_time(work: Callable[[Each], object], of: Sequence[Each], seconds: float | None) -> list[Each]:
-    """Call `work` with each item, on all processors. Return the items whose calls ended within so many seconds.
+    """Call `work` with each item, on all processors. Return the items whose calls ended within the given seconds.
 
-    A call that raises an error does not count. If there is no limit (None), its error is raised here.
+    A call that raises an error does not count. Without a limit (`seconds` is None), the error is raised again.
     """
     pool = ThreadPoolExecutor(os.cpu_count())
     each_of = {pool.submit(work, each): each for each in of}
@@ -129,9 +130,9 @@ def done_in_time(work: Callable[[Each], object], of: Sequence[Each], seconds: fl
 
 
 def _native_files(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, Path]:
-    """Write the C++ and Metal files that a mistake changes, and the files that include these, into a folder of its own.
+    """Write the C++ and Metal files that a mistake changes, and the files that include them, into the mistake's folder.
 
-    Return the written files by name. The folder is next to the reference's compiled libraries.
+    Return the written files, keyed by name. The folder is next to the reference's compiled libraries.
     """
     changed = {path: text for path, text in mutant_sources(reference, task, mistake).items() if is_native(path)}
     including = {path: _sources(reference)[path] for path in _compiled(reference, task, changed)}
@@ -145,8 +146,8 @@ def _native_files(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, 
 
 
 def _compiled(reference: Path, task: TaskId, paths: Collection[str]) -> list[str]:
-    """Return the C++ files among these paths, and those of the task's day that include one of the headers."""
-    from tiny_llm_native.includes import with_included  # here, since most mistakes are in Python
+    """Return the C++ files among these paths, and those of the task's day that include a header among these paths."""
+    from tiny_llm_native.includes import with_included  # imported here, since most mistakes are in Python
 
     sources = [path for path in paths if path.endswith(".cpp")]
     if headers := {reference / path for path in paths if path.endswith(".h")}:
@@ -168,7 +169,8 @@ def mutant_package(reference: Path, task: TaskId, mistake: Mistake) -> str:
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
     """The importer of one mutant: changed modules come from memory, all others from the reference.
 
-    native: the changed C++ and Metal files, by name. Modules that run kernels run these instead of the reference's.
+    native: the changed C++ and Metal files, keyed by name. Modules that run kernels use these files instead of the
+    reference's.
     """
 
     def __init__(self, package: str, reference: Path, changed: dict[str, str], native: dict[str, Path]):
@@ -184,7 +186,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
             return None
         place = str(self._reference / self._path(fullname))
         spec = importlib.machinery.ModuleSpec(fullname, self, origin=place, is_package=self.is_package(fullname))
-        spec.has_location = True  # so the module gets a `__file__`, by which it finds its kernels
+        spec.has_location = True  # sets the module's `__file__`, by which it finds its kernels
         return spec
 
     def is_package(self, fullname: str) -> bool:
@@ -225,5 +227,5 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
 
 
 def _flags(reference: Path) -> tuple[str, ...]:
-    """Return the compiler's flags for a changed file. The files that it includes are in another folder."""
+    """Return the compiler's flags for a changed file, which includes files of another folder."""
     return QUICK, f"-I{reference / 'kernels'}"

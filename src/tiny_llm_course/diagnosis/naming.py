@@ -1,4 +1,4 @@
-"""Names a learner's mistake: the one in the catalogue that gives the same test results as the learner's code."""
+"""Names a learner's mistake: the catalogue's mistake that gives the same test results as the learner's code."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ __all__ = ["Diagnosis"]
 
 Test = TypeVar("Test")
 
-MAX_SECONDS = 5.0  # for replays of the first test that fails
+MAX_SECONDS = 5.0  # for all replays of the first failing test
 
 
 class Diagnosis(Generic[Test]):
     """The diagnosis of one task. `add` takes the task's tests in the order in which they ran.
 
-    replay: a function that runs a test on the reference, with a mistake built in or, for None, unchanged. It is not
-        called before a test fails. If the unchanged reference fails in the same way, the machine is at fault, and no
-        mistake is named.
+    replay: a function that runs a test on the reference, with a mistake built in or, for None, unchanged. This function
+    is not called until a test has failed. If the unchanged reference fails in the same way, the machine is at fault,
+    and no mistake is named.
     ready: a function that takes the first failing test, and returns the mistakes that can be replayed without a long
         wait for a compiler.
     """
@@ -47,14 +47,14 @@ class Diagnosis(Generic[Test]):
         elif seen.failed:
             self._has_failed = True
             self._begin(test, seen)
-            for earlier in self._passed:  # the learner's code passed: a mistake that fails is not the learner's
+            for earlier in self._passed:  # the learner's code passed, so a mistake that fails is not the learner's
                 self._filter(*earlier)
         else:
             self._passed.append((test, seen))
 
     @property
     def named(self) -> str | None:
-        """Return the mistake, if exactly one explains every test."""
+        """Return the mistake if exactly one explains every test, otherwise None."""
         return self._candidates[0] if len(self._candidates) == 1 else None
 
     @property

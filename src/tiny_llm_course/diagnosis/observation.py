@@ -37,12 +37,12 @@ class Observation:
 
     @property
     def _ending(self) -> tuple[str, str] | None:
-        """Return the kind and the text of the error, or None if the run passed. The text of a mismatch of numbers is
-        left out, since `values` has the numbers and their tolerance."""
+        """Return the kind and the text of the error, or None if the run passed. For numbers that do not match, the text
+        is left out, since `values` has the numbers and their tolerance."""
         if self.error is None:
             return None
         kind, text = type(self.error).__name__, getattr(self.error, "general", str(self.error))
-        if kind == "RemoteError":  # an error of a submission's process: its text begins with its own kind
+        if kind == "RemoteError":  # an error of a submission's process: its text begins with the error's kind
             kind, _, text = text.partition(": ")
         return kind, "" if " values differ (" in text else _VARYING.sub("...", _in_general(text))
 
@@ -55,12 +55,12 @@ def _in_general(text: str) -> str:
     return re.sub(r"\n.*\.metal:\d+:.*|\n  by thread .*|(\n |,) such as thread .*", "", text)
 
 
-_VARYING = re.compile(r"\b(tiny_llm_ref|tiny_llm|mutant_\w+)\b|\b0x[0-9a-f]+")  # packages, and addresses of objects
-_active = threading.local()  # its `observations`: tests may be replayed in several threads
+_VARYING = re.compile(r"\b(tiny_llm_ref|tiny_llm|mutant_\w+)\b|\b0x[0-9a-f]+")  # packages; addresses of objects
+_active = threading.local()  # has `observations` for each thread, since tests may be replayed in several threads
 
 
 def record(values: np.ndarray, dtype: str, tolerance: float) -> None:
-    """Record a result of the code under test. The tests' comparisons call this."""
+    """Record a result of the code under test. The comparisons in tests call this function."""
     for observation in _observations():
         observation.values.append((values, dtype, tolerance))
 
@@ -84,14 +84,14 @@ def _observations() -> list[Observation]:
 def observe(function: Callable[..., Any], arguments: dict[str, Any]) -> Observation:
     """Run a test, and return an observation that contains the error that it raised, if any.
 
-    KeyboardInterrupt and SystemExit are not kept: they end the run of tests.
+    KeyboardInterrupt and SystemExit are raised again, and end the run of tests.
     """
     with recording() as observation:
         try:
             function(**arguments)
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # pytest's failures are not Exceptions
+        except BaseException as error:  # pytest's failures are no subclass of Exception
             observation.error = error
     return observation
 

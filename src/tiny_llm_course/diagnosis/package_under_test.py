@@ -45,12 +45,12 @@ class Package:
         try:
             imported = importlib.import_module(name)
             return Package(name) if hasattr(imported, "__path__") else imported
-        except SyntaxError as error:  # its traceback shows only which line imported the file
+        except SyntaxError as error:  # the traceback shows only which line imported the file
             pytest.fail("".join(traceback.format_exception_only(error)), pytrace=False)
 
 
 def task_of(item: pytest.Item) -> TaskId | None:
-    """Return the task that a test is marked with."""
+    """Return the task with which a test is marked, or None."""
     mark = item.get_closest_marker("task")
     return TaskId.parse(mark.args[0]) if mark else None
 
@@ -61,9 +61,9 @@ def test_of(item: pytest.Function) -> Test:
 
 
 def ready(task: TaskId, mistakes: Sequence[Mistake], seconds: float | None, test: Test) -> list[Mistake]:
-    """Return the mistakes with which a test can run at once, because they are compiled after so many seconds.
+    """Return the mistakes that are compiled after at most `seconds`, so that the test can run with them at once.
 
-    Mistakes in Metal are compiled by running the test, because only its calls say for which types to compile.
+    Mistakes in Metal are compiled by running the test, because only the test's calls say for which types to compile.
     """
     if not is_in_metal(REFERENCE, task):
         return compile_mistakes(REFERENCE, task, mistakes, seconds)

@@ -1,4 +1,4 @@
-"""Takes a second look at a failure in C++: shows compiler warnings, and faults that a checked run of the test finds."""
+"""Takes a second look at a failure in C++: shows compiler warnings, and faults found by a checked run of the test."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from ..ui import Messages, StatusLine, show
 
 __all__ = ["Finding", "second_look", "show_second_look"]
 
-PATIENCE = 60  # seconds that a second look may take; usually it takes three
+PATIENCE = 60  # seconds that a second look may take; it usually takes three
 MOST_WARNINGS = 5
 PRECEDENCE = re.compile(r"[\w\])]\s*&(?!&)\s*[\w.\[\]]+\s*>>")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A fault that stopped a checked run, or that the run noticed.
+    """A fault that stopped a checked run, or that was noticed during the run.
 
     kind: the KIND in `look_KIND`, the key of its text in messages.toml. line: 0 if the line is not known.
     """
@@ -48,7 +48,7 @@ class Finding:
 def show_second_look(failure: Result, done: PytestRun, words: Messages) -> bool:
     """Show the findings of a second look at a failed kernel in C++, and return whether there are any.
 
-    In each run, only the first failure of a task gets a second look.
+    In each run of tests, this is done only for the first failure of a task.
     """
     first = next((other for other in done.results if (other.task, other.outcome) == (failure.task, "failed")), None)
     source = _source_of(failure.task, done.package)
@@ -58,7 +58,7 @@ def show_second_look(failure: Result, done: PytestRun, words: Messages) -> bool:
     status.show(words("look_running"))
     try:
         warned, findings = second_look(failure, done.package, source)
-    except StubError:  # the file's markers are damaged, which other messages report
+    except StubError:  # other messages report damaged markers
         return False
     finally:
         status.clear()
@@ -69,7 +69,7 @@ def show_second_look(failure: Result, done: PytestRun, words: Messages) -> bool:
 
 def second_look(failure: Result, package: str, source: Path) -> tuple[list[Warned], list[Finding]]:
     """Run a failed test once more, with a checked build of its kernel. Return the compiler's warnings about the tasks'
-    regions, and the findings. Without a checked build, which not every compiler can make, only the text is searched.
+    regions, and the findings. If the compiler cannot make a checked build, only the source text is searched.
 
     Raises:
         StubError: the file's markers are damaged.
@@ -91,7 +91,7 @@ def second_look(failure: Result, package: str, source: Path) -> tuple[list[Warne
 
 
 def _source_of(task: TaskId, package: str) -> Path | None:
-    """Return the C++ file in which a task is written, or None if there is none."""
+    """Return the C++ file in which a task is written; None if the task is not in C++."""
     folder = ROOT / "src" / package / "kernels"
     marker = re.compile(rf"^\s*// task {re.escape(str(task))} begin", re.MULTILINE)
     files = [*sorted(folder.glob("*.cpp")), *sorted(folder.glob("*.h"))]
@@ -99,7 +99,7 @@ def _source_of(task: TaskId, package: str) -> Path | None:
 
 
 def _compiled(source: Path, task: TaskId) -> Path:
-    """Return the file to compile: this one or, for a header, the file of the task's day that includes the header."""
+    """Return the file to compile: `source` or, if that is a header, the file of the task's day that includes it."""
     if source.suffix == ".cpp":
         return source
     stems = [Path(module).name for module in day_of(task).modules]
@@ -121,7 +121,7 @@ def _argument_names(source: Path, kernel: str) -> dict[str, list[str]]:
 
 
 def _argument(names: dict[str, list[str]], values: dict[str, Any]) -> str:
-    """Return the kernel's name for an array, or "" for other memory."""
+    """Return the kernel's name for an array; "" for memory that is no array."""
     memory = values.get("memory", "output")
     if memory not in names or "number" not in values:
         return ""
@@ -135,8 +135,8 @@ def _does_not_compile(failure: Result) -> bool:
 
 
 def _run(failure: Result, package: str, source: Path, folder: Path) -> tuple[dict[str, Any], list[str]]:
-    """Run the test in a process of its own. Return the values that the process reports, by name, and the lines that
-    describe the fault that stopped a kernel, if one did."""
+    """Run the test in a process of its own. Return the values that the process reports, keyed by name, and the lines
+    that describe a fault that stopped a kernel."""
     report = folder / "report"
     test = f"{files_of([day_of(failure.task)])[0]}::{failure.test}"
     command = pytest_command(

@@ -69,7 +69,7 @@ class Chat:
         self._turns = [*turns, (question, reply.text)]
         is_after_echo = not reply.text or (
             reply.interrupted and reply.text.endswith("\n")
-        )  # the terminal's line begins with ^C
+        )  # after the ^C that the terminal shows
         show_note(f"\n{reply.line}" if is_after_echo else reply.line)
 
     def _fit(self, question: str) -> tuple[list[int], list[tuple[str, str]]]:
@@ -90,5 +90,5 @@ def _read_line() -> str:
         return input()
     if sys.stdout.isatty():
         return input(PROMPT)
-    print(PROMPT, end="", file=sys.stderr, flush=True)  # `input` would write it to stdout, among the answers
+    print(PROMPT, end="", file=sys.stderr, flush=True)  # `input` would write the prompt to stdout, among the answers
     return input()

@@ -1,4 +1,5 @@
-"""Compares a learner's greedy text with the reference's, token by token: the reference reads the text in one pass."""
+"""Compares a learner's greedy text, token by token, with the tokens that the reference would choose. The reference
+reads the learner's text in one pass."""
 
 from __future__ import annotations
 
@@ -18,16 +19,16 @@ from ..ui import Messages
 __all__ = ["Compared", "compared"]
 
 REFERENCE = "tiny_llm_ref"
-SHOWN = 10  # tokens of each text, from the first difference on
-CLOSE = 0.01  # where two logits differ by less, rounding decides between them
+SHOWN = 10  # tokens that are shown of each text, from the first difference on
+CLOSE = 0.01  # if two logits differ by less than this, rounding decides which one is larger
 
 
 @dataclass(frozen=True)
 class Compared:
     """A comparison of a learner's text with the reference's.
 
-    count: the number of equal tokens before the first difference. yours, theirs: the two texts from there on, "" for a
-    text that ends there; None if they do not differ.
+    count: the number of equal tokens before the first difference. yours, theirs: the learner's and the reference's text
+    from the first difference on, "" for a text that has ended; None if the texts do not differ.
     """
 
     count: int
@@ -43,7 +44,7 @@ class Compared:
 
 
 def compared(wanted: Wanted, prompt: Sequence[int], tokens: Sequence[int], has_ended: bool) -> Compared:
-    """Compare each new token with the one that the reference chooses after the same text.
+    """Compare each new token with the token that the reference chooses after the same text.
 
     has_ended: whether generation stopped because the model chose an end-of-sequence token.
     """

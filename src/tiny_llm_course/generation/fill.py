@@ -31,11 +31,11 @@ __all__ = ["Filled", "fill_in"]
 
 PACKAGE, REFERENCE = "tiny_llm", "tiny_llm_ref"
 KERNELS = f"{PACKAGE}.kernels."
-SUFFIX = "_of_reference"  # for the reference's helpers, since the learner's may have the same names
+SUFFIX = "_of_reference"  # for the reference's helpers, since the learner's helpers may have the same names
 
 
 def fill_in(workspace: Workspace, words: Messages) -> Filled:
-    """Make imports of the package put the reference's code in place of stubs, from now on.
+    """From now on, put the reference's code in place of stubs whenever a module of the package is imported.
 
     Raises:
         CommandError: there is no reference.
@@ -55,8 +55,8 @@ class Filled:
         self._open = {stub.task for stub in unsolved(workspace.package)}
 
     def told(self, needed: Collection[TaskId]) -> str:
-        """Say which of the needed tasks run the learner's code, and how many the reference's. A skipped task has the
-        reference's."""
+        """Say which of the needed tasks run the learner's code, and how many run the reference's. A skipped task runs
+        the reference's code."""
         skipped = {task for task in needed if self._workspace.state(task) == SKIPPED}
         mine = sorted(set(needed) - self._open - skipped)
         if not mine:
@@ -67,10 +67,10 @@ class Filled:
 
     @contextmanager
     def explaining(self) -> Iterator[None]:
-        """Explain errors that the reference's code raises because of a value from the learner's code."""
+        """Explain the errors that the reference's code raises because of a value from the learner's code."""
         try:
             yield
-        except FloatingPointError as error:  # logits are not finite, because of a task's code or the weights
+        except FloatingPointError as error:  # the logits are not finite, because of a task's code or the weights
             raise CommandError("not_finite_mine", exit_code=1) from error
         except Exception as error:
             packages = self._workspace.package, self._workspace.reference
@@ -98,7 +98,7 @@ class Filled:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """A finder that has the learner's modules loaded with the reference's code in place of stubs."""
+    """A finder whose loader puts the reference's code in place of stubs in the learner's modules."""
 
     def __init__(self, workspace: Workspace):
         self._workspace = workspace
@@ -122,7 +122,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _TheReferences(importlib.machinery.SourceFileLoader):
-    """A loader that gives the reference's module instead of the learner's, because a kernel's C++ and Python belong
+    """A loader that returns the reference's module instead of the learner's, because a kernel's C++ and Python belong
     together."""
 
     def __init__(self, fullname: str):
@@ -133,11 +133,11 @@ class _TheReferences(importlib.machinery.SourceFileLoader):
         return import_module(self._name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do nothing: the reference's module was executed before."""
+        """Do nothing, because the reference's module has been executed already."""
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
-    """A loader that merges a module from two files. A traceback names the file that each line comes from."""
+    """A loader that merges a module from two files. Tracebacks name the file from which each line comes."""
 
     def __init__(self, fullname: str, path: str, reference: Path):
         super().__init__(fullname, path)
@@ -148,7 +148,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 
 def merged(file: Path, reference: Path) -> CodeType:
-    """Return the code of a module, in which the reference's functions replace stubs. A class that is one task is
+    """Return the code of a module in which the reference's functions replace stubs. A class that is one task is
     replaced as a whole."""
     source = reference.read_text(encoding="utf-8")
     yours, theirs = parse(file.read_text(encoding="utf-8-sig"), str(file)), parse(source, str(reference))
@@ -166,8 +166,8 @@ def merged(file: Path, reference: Path) -> CodeType:
 
 
 def _units(scope: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[tuple[str, Definition]]:
-    """Yield the functions and classes whose docstrings have task ids, with their qualified names. A class with ids is
-    yielded as a whole."""
+    """Yield the qualified name and definition of each function or class whose docstring has task ids. A class with ids
+    is yielded as a whole."""
     for node in scope.body:
         if isinstance(node, Definition):
             if parse_task_ids(ast.get_docstring(node)):
@@ -185,8 +185,8 @@ def _body(tree: ast.Module, name: str) -> list[ast.stmt]:
 
 
 def _put_helpers(yours: ast.Module, theirs: ast.Module, source: str, filled: set[str]) -> set[str]:
-    """Add the helpers that the reference's code needs and stubs leave out, under new names, and use these names in the
-    reference's code. Return the new names."""
+    """Add the helpers that the reference's code needs and that stubs leave out, under new names. Use the new names in
+    the reference's code, and return them."""
     units = {name: unit for name, unit in _units(theirs) if name in filled}
     ids = {task for unit in units.values() for task in parse_task_ids(ast.get_docstring(unit))}
     tagged = {name for name, _ in _units(theirs)}
@@ -222,21 +222,20 @@ class _Renaming(ast.NodeTransformer):
 
 
 def _put_imports(yours: ast.Module, theirs: ast.Module) -> None:
-    """Put the reference's imports before the learner's code, so that names which the learner's code binds keep the
-    learner's values."""
+    """Put the reference's imports before the learner's code, so that a name that both bind has the learner's value."""
     first = next((i for i, node in enumerate(yours.body) if not _stands_first(node)), len(yours.body))
     imports = (node for node in theirs.body if isinstance(node, ast.Import | ast.ImportFrom))
     yours.body[first:first] = [node for node in imports if not _stands_first(node)]
 
 
 def _stands_first(node: ast.stmt) -> bool:
-    """Tell whether this is the docstring, or an import that Python wants before all others."""
+    """Tell whether a statement is the docstring, or an import that Python requires before all others."""
     is_future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
     return is_future or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
 
 
 def _with_places(code: CodeType, prefix: str, filled: set[str], file: str) -> CodeType:
-    """Return the same code, with this file as the source of everything that was filled in."""
+    """Return the same code, with `file` as the source of everything that was filled in."""
     parts = []
     for part in code.co_consts:
         if isinstance(part, CodeType):

@@ -1,4 +1,4 @@
-"""A loaded model that streams text to stdout, and the notes and figures printed for each run."""
+"""A loaded model that streams text to stdout, and the notes and statistics that are printed for each run."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Reply", "Session", "Settings"]
 
-_OPTIONS = {"temperature": "--temp"}  # options whose names differ from their arguments'
-FILTERS = {"top_k", "top_p", "min_p"}  # change nothing at temperature 0
+_OPTIONS = {"temperature": "--temp"}  # argument -> option, where their names differ
+FILTERS = {"top_k", "top_p", "min_p"}  # without effect at temperature 0
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Settings:
     wanted: Wanted
     max_tokens: int | None
     stops: list[str]
-    sampling: dict[str, Any]  # make_sampler's arguments; None: the checkpoint's value, or else the course's
+    sampling: dict[str, Any]  # arguments of make_sampler; None: the checkpoint's value or, without one, the course's
     think: bool | None = None
 
     def __post_init__(self) -> None:
@@ -63,17 +63,17 @@ class Settings:
 
     @property
     def given(self) -> dict[str, Any]:
-        """Return the sampling settings that were given."""
+        """Return the sampling settings that the user gave."""
         return {name: value for name, value in self.sampling.items() if value is not None}
 
     @property
     def is_greedy(self) -> bool:
-        """Tell whether the likeliest token is taken each time, unless the checkpoint advises otherwise."""
+        """Tell whether each token is the likeliest one, unless the checkpoint's settings say otherwise."""
         return _is_greedy(COURSE_SAMPLING | self.given)
 
     @cached_property
     def needs(self) -> set[TaskId]:
-        """Return the tasks whose code runs."""
+        """Return the tasks whose code runs with these settings."""
         wanted = self.wanted
         is_cached = wanted.is_filled or has_cache(open_stubs(wanted.package))
         return needs_of_text(wanted.bits is not None, wanted.layers, self.is_greedy, is_cached)
@@ -85,18 +85,18 @@ class Reply:
 
     prompt_tokens: int
     max_tokens: int
-    thoughts: Thoughts | None = None  # separates the thinking from the answer; None: nothing is separated
+    thoughts: Thoughts | None = None  # separates the thinking from the answer; None: the reply has no thinking
     text: str = ""  # the answer
     thinking: str = ""
     ended: str = ""  # why the reply ended, in words
     interrupted: bool = False
-    exhausted: bool = False  # whether the loop ended by itself
+    exhausted: bool = False  # whether the loop ran to its end
     start: float = field(default_factory=perf_counter)
     tokens: list[int] = field(default_factory=list)  # the new tokens
-    times: list[float] = field(default_factory=list)  # when each token came, in seconds
+    times: list[float] = field(default_factory=list)  # the time at which each token came, in seconds
 
     def watch(self, tokens: Iterable[int]) -> Iterator[int]:
-        """Pass tokens on and note when they came."""
+        """Yield the same tokens, and note the time at which each one came."""
         for token in tokens:
             self.times.append(perf_counter())
             self.tokens.append(token)
@@ -138,16 +138,16 @@ class Reply:
 
     @property
     def _speed(self) -> str:
-        """Return the speed of the tokens after the first. Only the first token waits for the prompt."""
+        """Return the speed of all tokens but the first, since only the first token waits for the prompt."""
         return _speed(len(self.times) - 1, self.times[-1] - self.times[0]) if self.times else ""
 
 
 class Session:
     """A loaded model and its tokenizer.
 
-    thinks: whether the model thinks before it answers. thinking: how its checkpoint thinks. sampling: a sentence about
-    the checkpoint's sampling settings that are used, or "". path: the path of the checkpoint. dtype: the dtype in which
-    the model computes.
+    thinks: whether the model thinks before it answers. thinking: the way in which its checkpoint thinks. sampling: a
+    sentence about those of the checkpoint's sampling settings that are used, or "". path: the path of the checkpoint.
+    dtype: the dtype in which the model computes.
     """
 
     def __init__(self, settings: Settings):
@@ -155,7 +155,7 @@ class Session:
         self._settings = settings
         with needing(settings.needs):
             sampler, self._generate = import_module(f"{package}.sampler"), import_module(f"{package}.generate")
-            _sampler(sampler, COURSE_SAMPLING | settings.given)  # a stub raises its error before a model is loaded
+            _sampler(sampler, COURSE_SAMPLING | settings.given)  # raises a stub's error before a model is loaded
             self._engine = LoadedModel(settings.wanted)
             advised = {k: v for k, v in self._engine.sampling.items() if k not in settings.given}
             sampling = COURSE_SAMPLING | advised | settings.given
@@ -187,12 +187,12 @@ class Session:
         return list(self._tokenizer.apply_chat_template(messages, **how))
 
     def reply(self, prompt: list[int]) -> Reply:
-        """Print the answer to a conversation to stdout as it comes, and the thinking before it to stderr. Ctrl-C ends
-        the reply."""
+        """Print the model's answer to stdout and its thinking to stderr, while they are generated. Ctrl-C ends the
+        reply."""
         return self._reply(Reply(len(prompt), self.max_tokens, self.thinking.thoughts(self.thinks)), prompt)
 
     def write_on(self, prompt: list[int]) -> Reply:
-        """Print the model's continuation of a text, in the same way."""
+        """Print the model's continuation of a text to stdout while it is generated. Ctrl-C ends the reply."""
         return self._reply(Reply(len(prompt), self._most(MAX_TOKENS)), prompt)
 
     def _reply(self, reply: Reply, prompt: list[int]) -> Reply:
@@ -226,7 +226,7 @@ class Session:
         return self._engine.has_cache
 
     def ends_itself(self, reply: Reply) -> bool:
-        """Tell whether the model itself ended its text, and no limit did."""
+        """Tell whether the model ended its text itself, before it reached a limit."""
         length = len(reply.tokens)
         return reply.exhausted and length < reply.max_tokens and reply.prompt_tokens + length < self.context
 
@@ -266,7 +266,7 @@ def _in_words(sampling: dict[str, Any]) -> str:
 
 
 def _sampler(module: Any, sampling: dict[str, Any]) -> Sampler:
-    """Return the package's sampler, or `greedy` if it chooses the same tokens, so that day 6 runs before day 7 is
+    """Return the package's sampler, or `greedy` if both choose the same tokens, so that day 6 works before day 7 is
     written."""
     made: Sampler = module.greedy if _is_greedy(sampling) else module.make_sampler(**sampling)
     return made

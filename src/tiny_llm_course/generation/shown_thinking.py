@@ -15,7 +15,7 @@ __all__ = ["ShownThinking"]
 class ShownThinking:
     """The thinking of a model on stderr, dimmed on a terminal, between two lines that mark it.
 
-    It does not go to stdout, because a program that reads stdout wants only the answer. text: all of the thinking so
+    The thinking does not go to stdout, because a program that reads stdout wants only the answer. text: the thinking so
     far.
     """
 
@@ -24,7 +24,7 @@ class ShownThinking:
         self._lines: TerminalText | Plain | None = None  # None while there is no thinking to show
 
     def without(self, tokens: Iterable[int], thoughts: Thoughts) -> Iterator[int]:
-        """Pass on the tokens of the answer, and show the text of the others."""
+        """Yield the tokens of the answer, and show the text of the thinking tokens."""
         for token in tokens:
             thought = thoughts.take(token)
             if thought:
@@ -35,7 +35,7 @@ class ShownThinking:
                 yield token
 
     def end(self) -> None:
-        """End the line in which the thinking stopped."""
+        """End the line in which the thinking ended."""
         self._finish("\n")
 
     def _show(self, text: str) -> None:

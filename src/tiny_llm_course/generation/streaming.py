@@ -1,4 +1,4 @@
-"""Shows a model's text as it comes. On a terminal, lines are broken between words."""
+"""Shows a model's text while it is generated. On a terminal, lines are broken between words."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Plain:
 class TerminalText:
     """The output to a terminal, without the control characters that a model may produce.
 
-    A word is shown when it is complete, because only then is it clear on which line it fits. Text that was shown is
-    never moved, so a terminal may change its width at any time. style: the arguments of `styled`.
+    A word is held back until it is complete, because only then is it clear on which line it fits. Text that is on the
+    terminal is never moved, so the terminal may change its width at any time. style: the arguments of `styled`.
     """
 
     def __init__(self, out: TextIO, **style: Any):
@@ -53,7 +53,7 @@ class TerminalText:
         print(styled(text, out=self._out, **self._style), end="", file=self._out, flush=True)
 
     def _placed(self, unit: str, width: int) -> str:
-        """Return a unit, after a line break if it does not fit on this line."""
+        """Return a unit of text, with a line break before it if it does not fit on this line."""
         if unit == "\n":
             self._column = 0
             return unit
@@ -65,7 +65,7 @@ class TerminalText:
         else:
             start = ""
         self._column += columns(text)
-        if self._column > width:  # a word longer than a line, which the terminal breaks
+        if self._column > width:  # the terminal breaks a word that is longer than a line
             self._column = (self._column - 1) % width + 1
         return start + text
 

@@ -161,7 +161,7 @@ def _comment(session: Session, settings: Settings, prompt: list[int], reply: Rep
     cache."""
     words, wanted = Messages(), settings.wanted
     if "ref" in PACKAGES and settings.is_greedy and wanted.model in BUNDLED and wanted.layers == LAYERS[0]:
-        from .compare import compared  # here, since it imports MLX
+        from .compare import compared  # imported here, since that imports MLX
 
         comparison = compared(wanted, prompt, reply.tokens, session.ends_itself(reply))
         show_note(comparison.told(words), style="green" if comparison.yours is None else "yellow")
@@ -177,7 +177,7 @@ def _sampling(
     repetition_penalty: float | None,
     seed: int | None,
 ) -> dict[str, float | int | None]:
-    """Return the arguments of `make_sampler`; None for each one that was not given."""
+    """Return the arguments of `make_sampler`, with None for each argument that was not given."""
     return {
         "temperature": temp,
         "top_k": top_k,
@@ -189,8 +189,8 @@ def _sampling(
 
 
 def _prepare_streams() -> None:
-    """Read stdin as UTF-8, whatever the locale, and print a question mark for each character that stdout's encoding
-    lacks."""
+    """Make stdin read UTF-8, whatever the locale, and make stdout print a question mark for each character that its
+    encoding lacks."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -198,7 +198,7 @@ def _prepare_streams() -> None:
 
 
 def _read_prompt(prompt: str | None) -> str:
-    """Return --prompt, or else the text on stdin, or the example if stdin is a terminal or /dev/null."""
+    """Return --prompt; without it, the text on stdin; if stdin is a terminal or /dev/null, the example."""
     if prompt is None and stat.S_ISCHR(os.fstat(sys.stdin.fileno()).st_mode):
         show_note(Messages()("prompt_example", prompt=DEFAULT_PROMPT))
         return DEFAULT_PROMPT

@@ -24,7 +24,7 @@ from typing import IO, Protocol
 __all__ = ["HandedInFile", "RefusedError", "Tree", "archive_stem", "kind_of", "opened", "tree_of"]
 
 MAX_ENTRIES = 50_000
-MAX_UNPACKED = 2**28  # bytes of an archive within another, or of a compressed tar
+MAX_UNPACKED = 2**28  # bytes of an archive within an archive, or of a compressed tar
 CHUNK = 2**16  # bytes that are read at once
 NOT_HANDED_IN = {  # folders of other programs, and of the course itself
     *("__pycache__", "__MACOSX", "node_modules", "site-packages", "venv", "env"),
@@ -66,7 +66,7 @@ Tree = dict[str, HandedInFile]  # path -> file
 
 
 def archive_stem(name: str) -> str | None:
-    """Return an archive's name without its suffix, or None for any other name."""
+    """Return an archive's name without its suffix; None if the name is not an archive's."""
     suffix = max((suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), key=len, default=None)
     return name[: -len(suffix)] if suffix else None
 
@@ -77,7 +77,7 @@ def tree_of(path: Path) -> Tree:
 
 
 def opened(stream: IO[bytes]) -> Tree:
-    """Return the files of an archive. The content decides the format, not the name."""
+    """Return the files of an archive, whose format is decided by the content, not by the name."""
     magic = stream.read(2)
     stream.seek(0)
     if magic == b"PK":
@@ -91,7 +91,7 @@ def kind_of(mode: int) -> str:
 
 
 def _collected(entries: Iterator[tuple[str, HandedInFile]]) -> Tree:
-    """Return the entries that may belong to the package, by path, with `/` between folders."""
+    """Return the entries that may belong to the package, keyed by path, with `/` between folders."""
     tree: Tree = {}
     for name, entry in entries:
         path = PurePosixPath(name.replace("\\", "/"))
@@ -103,7 +103,7 @@ def _collected(entries: Iterator[tuple[str, HandedInFile]]) -> Tree:
 
 
 def _is_handed_in(name: str) -> bool:
-    """Tell whether a file or folder may belong to the package. Hidden ones, ".." and other programs' may not."""
+    """Tell whether a file or folder may belong to the package: it is not hidden, not "..", and no other program's."""
     return not name.startswith(".") and name not in NOT_HANDED_IN
 
 

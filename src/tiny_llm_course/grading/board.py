@@ -18,18 +18,18 @@ __all__ = ["Board"]
 
 
 class Board:
-    """The display of grades while submissions are graded. It also saves each finished grade.
+    """The display of grades while submissions are graded. The board also saves each finished grade.
 
-    prints: whether to print a table with a line for each submission, in their order and as early as possible. A
-    terminal also shows a counter below the table.
+    prints: whether to print a table with a line for each submission, in the order of the submissions and as early as
+    possible. A terminal also shows a counter after the table.
     """
 
     def __init__(self, submissions: list[Submission], kept: KeptGrades, prints: bool):
         self._submissions, self._kept, self._prints = {one.name: one for one in submissions}, kept, prints
         self._waiting = list(self._submissions)
         self._done: dict[str, Grade] = {}
-        self._problem: OSError | None = None  # why a grade could not be kept
-        if isinstance(sys.stdout, io.TextIOWrapper):  # whose encoding may lack characters of a name
+        self._problem: OSError | None = None  # why a grade could not be saved
+        if isinstance(sys.stdout, io.TextIOWrapper):  # the stream's encoding may lack characters of a name
             sys.stdout.reconfigure(errors="backslashreplace")
 
     @property

@@ -29,9 +29,9 @@ WITHHELD = (
     *(".ci/", ".github/", "AGENTS.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/", "notebooks/", "progress.txt"),
     "src/tiny_llm_course/grading/handout/",
 )
-EXPERIMENTS = re.compile(r"book/week_\d+/\w+\.py")  # the only sources of the book that a student needs
-HANDOUT = Path(__file__).parent / "handout"  # what students read instead of the course's own README
-TUTOR = "src/tiny_llm/AGENTS.md"  # asks coding assistants to tutor; assistants look for it at the root, too
+EXPERIMENTS = re.compile(r"book/week_\d+/\w+\.py")  # the only parts of the book that a student needs
+HANDOUT = Path(__file__).parent / "handout"  # what students read instead of the course's README
+TUTOR = "src/tiny_llm/AGENTS.md"  # asks coding assistants to tutor; they look for this file at the root, too
 
 
 def export(
@@ -70,7 +70,7 @@ def _handed_out(name: str) -> bool:
 
 
 def _names() -> list[str]:
-    """Return the paths of the course's files: those that git has or, without git, those that no program made."""
+    """Return the paths of the course's files: those in git or, without git, those that no program generated."""
     run = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True)
     if run.returncode == 0 and run.stdout:
         return [name for name in run.stdout.decode().split("\0") if name and (ROOT / name).is_file()]
@@ -105,7 +105,7 @@ def _without_commands(project: str) -> str:
 
 
 def _commit(folder: Path) -> None:
-    """Make a first commit, if there is git, so that students can see what they changed and `update` has a base."""
+    """Make a first commit if git is installed, so that students can see their changes and `update` has a base."""
     if shutil.which("git") is None:
         return
     git = Git(folder)

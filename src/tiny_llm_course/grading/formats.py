@@ -1,4 +1,4 @@
-"""Writes grades for other programs: as CSV, JUnit XML, or JSON for Gradescope, GitHub Classroom and Exercism."""
+"""Writes grades as CSV, as JUnit XML, or as JSON for Gradescope, GitHub Classroom and Exercism."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from .protection import told
 
 __all__ = ["EACH", "TOGETHER", "from_json", "legend", "table_line"]
 
-FORMULAS = tuple("=+-@\t\n＝＋－＠")  # a spreadsheet may compute a cell that begins with one of these
+FORMULAS = tuple("=+-@\t\n＝＋－＠")  # a spreadsheet may evaluate a cell that begins with one of these
 COMMAND = re.compile(r"^(\s*)(?=::)|(?<=##)(?=\[)", re.MULTILINE)  # where GitHub would find a command in a log
 
 Json = dict[str, Any]
 
 
 def table_line(grade: Grade) -> str:
-    """Return a line of the table: points, a sign for each task (with a space between days), name, and problem."""
+    """Return a line of the table: points, a sign for each task (with a space between days), name and problem."""
     days = groupby(grade.tasks, key=lambda task: (task.task.week, task.task.day))
     marks = " ".join("".join(map(_sign, tasks)) for _, tasks in days)
     problem = f"  {grade.problem.splitlines()[0]}" if grade.problem else ""
@@ -48,7 +48,8 @@ def _table(grades: list[Grade]) -> str:
 
 
 def _csv(grades: list[Grade]) -> str:
-    """Write a row for each submission, a column for each task. Cells that a spreadsheet would compute become text."""
+    """Return a row for each submission, with a column for each task. Cells that a spreadsheet would evaluate become
+    text."""
     tasks = [task.task for task in grades[0].tasks] if grades else []
     out = io.StringIO()
     writer = csv.writer(out)
@@ -65,7 +66,7 @@ def _cell(value: object) -> object:
 
 
 def _junit(grades: list[Grade]) -> str:
-    """Write a suite for each submission, a case for each task."""
+    """Return a test suite for each submission, with a test case for each task."""
     root = ElementTree.Element("testsuites")
     for grade in grades:
         failed = [task for task in grade.tasks if task.outcome != SOLVED]
@@ -125,8 +126,8 @@ def _gradescope(grade: Grade) -> Json:
 def _classroom(grade: Grade) -> Json:
     """Return the grade in the form of GitHub Classroom's graders.
 
-    classroom-resources/autograding-grading-reporter reads this in base64, and prints the messages into the log of a
-    workflow.
+    classroom-resources/autograding-grading-reporter reads this in base64, and prints the messages into a workflow's
+    log.
     """
     return {
         "version": 1,
@@ -182,7 +183,7 @@ def _title(task: TaskGrade) -> str:
 
 
 def _explained(task: TaskGrade, grade: Grade) -> str:
-    """Return a text that tells the student why a task got no point."""
+    """Return a text that tells the student why a task earned no point."""
     if task.outcome == SOLVED:
         return ""
     if not task.message:

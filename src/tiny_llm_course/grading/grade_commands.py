@@ -62,10 +62,10 @@ def grade(
     The code of a submission runs in a process of its own, which never sees a score.
 
     A submission is a folder, a ZIP or tar archive, or a single file such as lee_attention.py.
-    Each gets a row. If there is no package tiny_llm in it, the row says what was found instead.
+    Each submission has a row. If a submission has no package tiny_llm, the row says what was found instead.
 
-    Finished grades are kept in .tiny-llm/grades. If you interrupt the command, run it again: it grades the rest.
-    It also grades a submission again if the submission, the tests or the course has changed.
+    Finished grades are kept in .tiny-llm/grades. If you interrupt the command, run it again to grade the rest.
+    A submission is graded again if the submission, the tests or the course has changed.
     """
     with reporting(lang) as words, like_ctrl_c():
         limits = GradingLimits(patience, seconds, memory * 2**20, protection().sandbox)

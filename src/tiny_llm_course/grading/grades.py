@@ -1,4 +1,4 @@
-"""Grades: the points of each submission, task by task. They come from the judge's process alone."""
+"""Grades: the points of each submission, task by task. Only the judge's process gives points."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["SOLVED", "UNSOLVED", "Grade", "GradingLimits", "TaskGrade", "grade_a
 
 SOLVED, FAILED, UNSOLVED = "solved", "failed", "unsolved"
 _SYSTEM = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
-TROUBLE = (  # words in messages if the machine may be at fault: a process is gone or killed, or disk or memory is full
+TROUBLE = (  # words in messages if the machine may be at fault: a process died or was killed, or disk or memory is full
     *("GoneError", "MetalHostError", "MemoryError", "Killed signal"),
     *map(os.strerror, _SYSTEM),
 )
@@ -45,10 +45,10 @@ class TaskGrade:
     passed: int
     total: int
     outcome: str  # SOLVED, FAILED or UNSOLVED
-    mistake: str = ""  # id in the catalogue
-    test: str = ""  # the first that failed
-    message: str = ""  # of that test
-    hidden: bool = False  # whether that test is an instructor's own
+    mistake: str = ""  # the mistake's id in the catalogue
+    test: str = ""  # the first test that failed
+    message: str = ""  # that test's message
+    hidden: bool = False  # whether that test is one of the instructor's own tests
 
     @property
     def points(self) -> int:
@@ -74,7 +74,7 @@ class Grade:
     tasks: tuple[TaskGrade, ...]
     problem: str = ""  # why the tests did not run or did not end, and which files were not used
     seconds: float = 0.0
-    protection: str = ""  # the sandbox of its processes, or NONE; empty if it was not tested
+    protection: str = ""  # the sandbox of the submission's processes, or NONE; empty if no tests ran
     is_final: bool = True  # False: the machine may be at fault, so another run may give another grade
 
     @property
@@ -104,9 +104,9 @@ class GradingLimits:
     """The time, memory and sandbox of a submission."""
 
     patience: float = 10  # seconds that a test waits for one answer
-    seconds: float = 300  # for all tests
+    seconds: float = 300  # seconds for all tests
     memory: int = 2**32  # bytes
-    sandbox: str = NONE  # its name in sandbox.py
+    sandbox: str = NONE  # the sandbox's name in sandbox.py
 
 
 def grade_all(
@@ -119,7 +119,7 @@ def grade_all(
 ) -> list[Grade]:
     """Grade up to `jobs` submissions at a time, and return the grades in the order of the submissions.
 
-    on_grade: a function that gets each grade as soon as it is finished. Ctrl-C ends all processes.
+    on_grade: a function that is called with each grade as soon as the grade is final. Ctrl-C ends all processes.
     """
     stop = threading.Event()
     with _tests(hidden) as tests, ThreadPoolExecutor(jobs) as pool:
@@ -143,7 +143,7 @@ def grade_all(
 
 @contextmanager
 def _tests(hidden: Path | None) -> Iterator[Path]:
-    """Provide the folder of the tests: the course's own, or a copy to which the instructor's tests are added."""
+    """Yield the folder of the tests: the course's own folder, or a copy with the instructor's tests added."""
     if hidden is None:
         yield ROOT / "tests"
         return
@@ -195,7 +195,7 @@ def _grade(submission: Submission, days: list[Day], tests: Path, limits: Grading
             tests=tests,
             deadline=limits.seconds,
             stop=stop,
-            folder=tests.parent,  # not the current one, where a submitted pytest.py may be
+            folder=tests.parent,  # not the current folder, where a submitted pytest.py may be
         )
     tasks = tuple(_task_grade(task, run) for day in days for task in day.tasks)
     unused = replaced(submission.files, Workspace())

@@ -1,4 +1,4 @@
-"""A page about a class: which tasks each student solved, and which mistakes are common. It works without a network."""
+"""Writes a page about a class: the tasks that each student solved, and common mistakes. The page needs no network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pytest plugin of `tiny-llm grade`: with `--submission DIR`, the package under test runs in another process."""
+"""The pytest plugin of `tiny-llm grade`. With `--submission DIR`, the package under test runs in another process."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .remote import Connection, GoneError
 from .sandbox import BUBBLEWRAP, NONE, SANDBOX_EXEC
 
 START_SECONDS = 120  # for the imports of a new process, on a busy machine
-MAX_DEATHS = 3  # so many processes of a submission may end; after that, its tests fail without a new one
+MAX_DEATHS = 3  # a submission's processes that may end; after that, its tests fail without a new process
 MEMORY = 2**32  # bytes
-PACKAGES = ("given", "given.serving", "kernels", "native", "serving")  # that tests reach through the package under test
+PACKAGES = ("given", "given.serving", "kernels", "native", "serving")  # reached through the package under test
 MODULE = "tiny_llm_course.grading.worker"
 OF_MLX = ((mx.random, "seed"), (mx, "get_active_memory"), (mx, "get_peak_memory"), (mx, "reset_peak_memory"))
 HELPERS = ("barred.py", "hangs.py", "scenes.py", "stalled.py")  # modules of the tests that a submission's process needs
@@ -46,7 +46,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def package_of(request: pytest.FixtureRequest) -> RemotePackage | None:
-    """Return the package under test, if it is a submission's."""
+    """Return the package under test if it is a submission's, otherwise None."""
     worker = request.config.stash.get(WORKER, None)
     if worker is None:
         return None
@@ -55,14 +55,14 @@ def package_of(request: pytest.FixtureRequest) -> RemotePackage | None:
 
 
 class RemotePackage:
-    """A package whose modules, such as `package.kernels.softmax`, are the submission's, in its own process.
+    """A package whose modules, such as `package.kernels.softmax`, are the submission's, in the submission's process.
 
-    begin: a function that starts the test there. It is called when the test first asks for a module.
+    begin: a function that starts the test in that process, and is called when the test first asks for a module.
     """
 
     def __init__(self, begin: Callable[[], Connection], name: str = ""):
         self._begin = begin
-        self._name = name  # the name of a package within the package, with a dot
+        self._name = name  # the name of a subpackage, with a dot
         self._modules: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -83,7 +83,7 @@ class RemotePackage:
 
 
 class Worker:
-    """The submission's process. If it dies, the next test gets a new one."""
+    """The submission's process. If it dies, the next test starts a new process."""
 
     def __init__(self, config: pytest.Config):
         self._submission = Path(config.getoption("--submission")).resolve()
@@ -97,7 +97,7 @@ class Worker:
         self._metal = MetalRunner(self._submission / "metal", self._sandbox, self._memory)
 
     def begin(self, task: str) -> Connection:
-        """Tell the process that a test of this task begins, and return the connection."""
+        """Tell the process that a test of this task begins, and return the connection to the process."""
         connection = self._connected()
         connection.forget()
         device = "gpu" if mx.default_device() == mx.Device(mx.gpu) else "cpu"
@@ -105,7 +105,7 @@ class Worker:
         return connection
 
     def asking(self, name: str, here: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that calls this function of MLX both here and in the process of the code under test."""
+        """Return a function that calls an MLX function twice: `here`, and by its name in the submission's process."""
 
         def both(*values: Any) -> Any:
             found = here(*values)
@@ -147,7 +147,7 @@ class Worker:
         self._connection.commands = {"metal": self._metal.run}
         try:
             self._connection.request("ready")
-        except GoneError as error:  # nothing of the submission has been imported yet
+        except GoneError as error:  # the process has imported no code of the submission yet
             raise GoneError(f"the process for the submission did not start: {error}") from None
         self._connection.set_patience(self._patience)
 

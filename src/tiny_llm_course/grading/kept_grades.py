@@ -22,16 +22,17 @@ from .submissions import Submission
 
 __all__ = ["KeptGrades"]
 
-PACKAGES = (  # on which grades depend
+PACKAGES = (  # packages on which grades depend
     *("tiny_llm_course", "tiny_llm_given", "tiny_llm_models", "tiny_llm_native", "tiny_llm_ref", "metal_host"),
 )
 NO_PART = {"repo", "train", "__pycache__", "built"}  # folders on which no grade depends
 LIBRARIES = ("mlx", "numpy", "pytest")
-DAYS = 60  # from the last use of a grade until it is deleted
+DAYS = 60  # days after its last use until a grade is deleted
 
 
 class KeptGrades:
-    """The grades in a folder, without students' names. Each file's name is a digest of all that decides the grade."""
+    """Saved grades in a folder, without students' names. A file's name is a digest of everything that decides the
+    grade."""
 
     def __init__(self, folder: Path, days: list[Day], hidden: Path | None, limits: GradingLimits):
         self._folder = folder
@@ -43,13 +44,13 @@ class KeptGrades:
             self._digest.update(f"{file.name} {len(content)} ".encode() + content)
 
     def find(self, submissions: list[Submission]) -> dict[str, Grade]:
-        """Return the grades that earlier commands gave for the same files, by the submission's name."""
+        """Return the grades that earlier commands gave for the same files, keyed by the submission's name."""
         grades = {submission.name: self._find(submission) for submission in submissions if not submission.problem}
         return {name: replace(grade, name=name) for name, grade in grades.items() if grade}
 
     def add(self, submission: Submission, grade: Grade) -> OSError | None:
-        """Save a grade if it is final and tests were run for it. If that fails, return the error instead of raising it:
-        a full disk should not end the grading."""
+        """Save a grade if it is final and comes from tests. If saving fails, return the error instead of raising it,
+        because a full disk should not end the grading."""
         if grade.is_final and any(task.total for task in grade.tasks):
             content = json.dumps(replace(grade, name="").as_json()).encode()
             try:
@@ -59,7 +60,7 @@ class KeptGrades:
         return None
 
     def prune(self) -> None:
-        """Delete grades that were not used for DAYS days."""
+        """Delete the grades that have not been used for DAYS days."""
         for file in self._folder.glob("*"):
             with suppress(OSError):
                 if file.stat().st_mtime < time() - DAYS * 24 * 3600:
@@ -82,7 +83,7 @@ class KeptGrades:
 
 
 def _files(hidden: Path | None) -> Iterator[Path]:
-    """Yield all files besides the submission's that decide a grade, in a fixed order."""
+    """Yield all files that decide a grade, except the submission's, in a fixed order."""
     for folder in (ROOT / "tests", *(SRC / package for package in PACKAGES)):
         for file in sorted(folder.rglob("*")):
             if file.is_file() and not NO_PART.intersection(file.relative_to(folder).parts):

@@ -1,4 +1,4 @@
-"""Compiles submitted kernels, which the worker cannot do, since a submission may start no process.
+"""Compiles submitted kernels. The worker cannot do this, because a submission may start no process.
 
 A submission decides what the compiler reads and how long it takes. So the compiler runs in the submission's sandbox,
 with the submission's limits.
@@ -31,7 +31,7 @@ from .sandbox import NONE
 
 __all__ = ["compile_submitted", "is_taken", "replaced"]
 
-SECONDS, FILE = 60, 2**26  # processor time in seconds, and the size of a file in bytes, for each kernel
+SECONDS, FILE = 60, 2**26  # limits per kernel: processor time in seconds; bytes of a file
 STEP = 0.2  # seconds between checks of `stop`
 
 
@@ -40,7 +40,7 @@ def is_taken(path: str, workspace: Workspace) -> bool:
 
     A header that tiny_llm_native has is not used, because the compiler would find it before the course's header.
     """
-    path = path.casefold()  # on some disks, names that differ in case are one file
+    path = path.casefold()  # on some disks, names that differ only in case are the same file
     own = workspace.reference / path
     if not path.startswith("kernels/"):
         return True
@@ -59,8 +59,8 @@ def replaced(files: Mapping[str, bytes], workspace: Workspace) -> list[str]:
 
 
 def compile_submitted(package: Path, sandbox: str, memory: int, seconds: float, stop: threading.Event) -> bool:
-    """Compile the kernels in a submission's package that the course asks for. Errors are ignored here: the tests of a
-    kernel that does not compile report them.
+    """Compile the kernels in a submission's package that the course asks for. Errors are ignored here, because the
+    tests of a kernel report that it does not compile.
 
     The course's own kernels, which given code calls, are compiled in their own folder.
     memory: the limit of each compiler in bytes. seconds: the time limit for all kernels. Setting `stop` ends the
@@ -81,7 +81,7 @@ def compile_submitted(package: Path, sandbox: str, memory: int, seconds: float, 
 
 
 def _compile(package: Path, file: Path, sandbox: str, memory: int, seconds: float, stop: threading.Event) -> bool:
-    """Compile a kernel as the worker would: an error names the file by its path from the package."""
+    """Compile a kernel as the worker would, so that errors give the file's path relative to the package."""
     built = mlx_extension.built(file.parent)
     command = ["-I", "-c", COMPILE, str(SRC), "{}", str(file)]
     box = Box(sandbox, package, reads=[package], writes=[built])

@@ -15,21 +15,22 @@ __all__ = ["SOURCE", "known", "listed", "package_roots", "roots_of"]
 PACKAGE = "tiny_llm"
 NATIVE = (".cpp", ".h", ".metal")
 SOURCE = re.compile(r"([A-Za-z_]\w*/)*[A-Za-z_]\w*\.(py|cpp|h|metal)")
-SHOWN = 3  # names in a message
+SHOWN = 3  # the most names in a message
 
 
 @cache
 def known() -> frozenset[str]:
-    """Return the files, by their paths in the package, that the course asks learners to write."""
+    """Return the files that the course asks learners to write, as paths in the package."""
     modules = {module for day in select_days(None, None) for module in day.modules}
     native = (f"{module}{suffix}" for module in modules if module.startswith("kernels/") for suffix in NATIVE)
     return frozenset([*(f"{module}.py" for module in modules), *native])
 
 
 def package_roots(paths: Iterable[str]) -> list[str]:
-    """Return the folders called tiny_llm that contain files of the package; if there are none, all folders that do.
+    """Return the folders called tiny_llm that contain files of the package; if there are none, all folders with such
+    files.
 
-    The best folder comes first: the one nearest to the top, and in src.
+    The best folder comes first: the folder nearest to the top, where src does not count as a level.
 
     Raises:
         RefusedError: two folders are equally good.
@@ -42,7 +43,7 @@ def package_roots(paths: Iterable[str]) -> list[str]:
 
 
 def listed(names: Collection[str]) -> str:
-    """Return the first names, and the number of the others."""
+    """Return a text with the first names, and the number of the others."""
     shown = [plain_name(name) or "the top folder" for name in sorted(names)[:SHOWN]]
     return ", ".join(shown) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 

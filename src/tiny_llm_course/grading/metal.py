@@ -1,7 +1,7 @@
-"""Runs the Metal kernels of a submission, which may start no process itself: `metal.py SOCKET SANDBOX MEMORY`.
+"""Runs a submission's Metal kernels, since the submission may start no process: `metal.py SOCKET SANDBOX MEMORY`.
 
-Such a kernel is compiled to machine code, like a kernel in C++ (kernel_builds.py), so it gets the limits and the
-sandbox of the submission's process.
+These kernels are compiled to machine code, like those in C++ (kernel_builds.py), so they run in the sandbox and with
+the limits of the submission's process.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ __all__ = ["MetalRunner", "elsewhere"]
 if TYPE_CHECKING:
     from metal_host import Counts
 
-SECONDS = 90  # for a kernel, including its compilation on a busy machine
+SECONDS = 90  # for one kernel, including its compilation on a busy machine
 FILE = 2**26  # bytes
 ARGUMENTS = ("inputs", "output_shapes", "output_dtypes", "grid", "threadgroup", "template")  # of a kernel's call
 
-Answer: TypeAlias = tuple[tuple[Any, ...], str, str]  # results; the error's type and text, if there was one
-Counted: TypeAlias = tuple[tuple[int, ...], dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]  # of Counts
+Answer: TypeAlias = tuple[tuple[Any, ...], str, str]  # results; the type and text of an error, or ""
+Counted: TypeAlias = tuple[tuple[int, ...], dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]  # Counts' fields
 
 
 class MetalRunner:
-    """The judge's side: a process that runs kernels, started for the first one. folder: that of compiled kernels."""
+    """The judge's side: a process that runs kernels, and starts with the first kernel. folder: for compiled kernels."""
 
     def __init__(self, folder: Path, sandbox: str, memory: int):
         self._folder = folder
@@ -45,7 +45,7 @@ class MetalRunner:
         self._connection: Connection | None = None
 
     def run(self, *request: Any) -> Answer:
-        """Run a kernel call that `elsewhere` sent. If the test counts memory traffic, add that of the kernel."""
+        """Run a kernel call that `elsewhere` sent. If the test counts memory traffic, add the kernel's traffic."""
         from metal_host.observe import observer
 
         test = observer()
@@ -67,7 +67,7 @@ class MetalRunner:
     def _start(self) -> None:
         self._folder.mkdir(exist_ok=True)
         environment = {"METAL_HOST": "check", "METAL_HOST_CACHE": str(self._folder)}
-        environment["METAL_HOST_SECONDS"] = "2"  # of processor time, far more than the tests need
+        environment["METAL_HOST_SECONDS"] = "2"  # seconds of processor time, far more than the tests need
         if sys.platform == "linux":
             environment["METAL_HOST_RUN"] = shlex.join([sys.executable, "-I", "-S", system_calls.__file__])
         box = Box(self._sandbox, self._folder, writes=[self._folder])
@@ -82,7 +82,7 @@ class MetalRunner:
 
 
 def elsewhere(connection: Connection, on_gpu: Callable[[], bool]) -> Callable[..., Callable[..., Any]]:
-    """Return the submission's side: a metal_kernel that sends calls to the judge's side, unless a GPU runs them."""
+    """Return the submission's side: a `metal_kernel` that sends calls to the judge's side, unless a GPU runs them."""
     import metal_host
 
     def metal_kernel(*description: Any) -> Callable[..., Any]:
@@ -117,21 +117,21 @@ def _run(is_counted: bool, description: Any, *request: Any) -> tuple[Answer, Cou
 
 
 def _counts(numbers: Any, buffers: Any, variables: Any) -> Counts:
-    """Turn the plain values in the process's answer into Counts."""
+    """Turn the plain values of the process's answer into Counts."""
     from metal_host import Counts, Traffic
 
     return Counts(*numbers, *({name: Traffic(*one) for name, one in group.items()} for group in (buffers, variables)))
 
 
 def _tuples(value: Any) -> Any:
-    """Replace lists with tuples, because the connection passes tuples on whole, whatever they contain."""
+    """Replace lists with tuples, because the connection copies tuples whole, whatever they contain."""
     return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
 
 
 def main() -> None:
     number, sandbox, memory = sys.argv[1:]
     for module in ("metal_host.kernel", "metal_host.observe"):
-        import_module(module)  # before there are limits
+        import_module(module)  # before limits are set
     connection = Connection(socket.socket(fileno=int(number)), is_open=True)
     connection.commands = {"run": _run}
     limit(sandbox, int(memory), FILE)

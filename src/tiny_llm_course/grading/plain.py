@@ -1,4 +1,4 @@
-"""Makes strangers' texts safe for every format: valid Unicode, no control characters, and a bounded length."""
+"""Makes submitted texts safe for every format: valid Unicode, no control characters, and a bounded length."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 __all__ = ["plain", "plain_name"]
 
-LONGEST = 10_000  # characters; with a mistake's diagnosis, in UTF-8, still below the 65,535 bytes that Exercism takes
+LONGEST = 10_000  # characters; with a diagnosis, in UTF-8, less than the 65,535 bytes that Exercism accepts
 LAYOUT = "\n\t"  # allowed in a text, but not in a name
 # Control characters, lone surrogates, and characters that XML forbids or that change a text's direction or lines.
 UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff\ud800-\udfff]")
@@ -27,6 +27,6 @@ def plain_name(name: str) -> str:
 
 def _escape(character: str) -> str:
     code = ord(character)
-    if 0xDC80 <= code <= 0xDCFF:  # how Python reads a byte that is not UTF-8
+    if 0xDC80 <= code <= 0xDCFF:  # Python's code for a byte that is not UTF-8
         code -= 0xDC00
     return SHORT.get(character) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")

@@ -24,10 +24,10 @@ from .sandbox import BUBBLEWRAP, wrapped
 __all__ = ["Box", "limit", "uncounted"]
 
 PR_SET_PDEATHSIG = 1
-PATH = "/usr/bin:/bin"  # in most shells' order, since a compiled kernel is found again by the path of its compiler
+PATH = "/usr/bin:/bin"  # in most shells' order, since compiled kernels are found again by the compiler's path
 CPU_SECONDS, FILES, THREADS = 3600, 256, 1024
 RESERVED = 2**36  # bytes of address space that checked Metal kernels reserve without using memory
-PER_NAMESPACE = [5, 14]  # from this version of Linux on, a limit of processes counts only those of the sandbox
+PER_NAMESPACE = [5, 14]  # from this version of Linux on, a limit of processes counts only the sandbox's processes
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Box:
     writes: Sequence[Path] = ()
 
     def run(self, arguments: list[str], environment: dict[str, str], **options: Any) -> subprocess.Popen[bytes]:
-        """Start Python in the box. options: further arguments of Popen."""
+        """Start Python in the sandbox. options: further arguments of Popen."""
         place = str(self.folder)
         given = {"PATH": PATH, "HOME": place, "TMPDIR": place, "PYTHONPATH": str(SRC)}
         given |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONSAFEPATH": "1"}
@@ -58,8 +58,8 @@ class Box:
     def connect(
         self, module: str, arguments: list[str], environment: dict[str, str], patience: float
     ) -> tuple[subprocess.Popen[bytes], Connection]:
-        """Start `python -m module SOCKET SANDBOX arguments`, and connect to it. patience: seconds to wait for its first
-        answer."""
+        """Start `python -m module SOCKET SANDBOX arguments`, and connect to that process. patience: seconds to wait for
+        its first answer."""
         ours, theirs = socket.socketpair()
         ours.settimeout(patience)
         with theirs:
@@ -79,9 +79,9 @@ def uncounted(what: str) -> Iterator[None]:
 
 
 def limit(sandbox: str, memory: int, file: int) -> None:
-    """Limit this process, and let it end with the judge.
+    """Set this process's limits, and let it end when the judge ends.
 
-    memory: bytes that it may use. file: bytes that it may write into a file.
+    memory: bytes that the process may use. file: bytes that it may write into a file.
     """
     limits = {"CORE": 0, "FSIZE": file, "CPU": CPU_SECONDS, "NOFILE": FILES}
     if sys.platform == "linux":  # macOS does not limit memory

@@ -1,4 +1,4 @@
-"""Finds out which sandbox works on this machine, and says what that means for grades."""
+"""Finds out which sandbox works on this machine, and says what that sandbox means for grades."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .sandbox import BUBBLEWRAP, HIDDEN, NONE, PROGRAMS, SANDBOX_EXEC, wrapped
 
 __all__ = ["Protection", "protection", "told"]
 
-SECONDS = 60  # for a sandbox to start, on a busy machine
-UNSEEN = (SRC / "tiny_llm_ref", SRC / "tiny_llm", ROOT / "tests", *HIDDEN)  # have to be empty or missing in a sandbox
-SHOWN = 300  # characters that are shown of a sandbox's error
+SECONDS = 60  # for starting a sandbox, on a busy machine
+UNSEEN = (SRC / "tiny_llm_ref", SRC / "tiny_llm", ROOT / "tests", *HIDDEN)  # must be empty or missing in a sandbox
+SHOWN = 300  # the most characters of a sandbox's error that are shown
 
 PROBE = """
 import os, shutil, sys
@@ -34,7 +34,8 @@ assert not compiler or shutil.which(compiler), f"{compiler} is not in the folder
 
 @dataclass(frozen=True)
 class Protection:
-    """The sandbox that works on this machine. sandbox: its name in sandbox.py. reason: why there is NONE, if so."""
+    """The sandbox that works on this machine. sandbox: its name in sandbox.py. reason: why no sandbox works, or
+    None."""
 
     sandbox: str
     reason: Phrase | None = None
@@ -42,7 +43,7 @@ class Protection:
 
 @cache
 def protection() -> Protection:
-    """Return the sandbox that works on this machine, after starting one and checking which folders it hides.
+    """Return the sandbox that works on this machine. To find out, start it and check which folders it hides.
 
     Raises:
         CommandError: on Linux, the library that filters system calls is missing.
@@ -66,7 +67,7 @@ def told() -> str:
 
 
 def _probe(sandbox: str) -> str:
-    """Try a sandbox, and return the problem with it, or "" if it works."""
+    """Try a sandbox. Return "" if the sandbox works, otherwise the problem."""
     compiler = os.environ.get("CXX", "").partition(" ")[0]
     command = [sys.executable, "-I", "-S", "-c", PROBE, compiler, *map(str, UNSEEN)]
     try:

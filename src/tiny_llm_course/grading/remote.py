@@ -1,7 +1,7 @@
-"""Objects of another process: calls go there, values come back as data, and no object's code crosses over.
+"""Objects of another process: calls are sent to that process, and values come back as data, never as code.
 
 Plain values and arrays are copied. Any other object stays in its process and is represented by a `Proxy`, which asks
-for attributes, calls and items over a socket. While one side waits for an answer, the other side may call it. Nothing
+for attributes, calls and items over a socket. While one side waits for an answer, the other side may call back. Nothing
 is pickled.
 """
 
@@ -21,7 +21,7 @@ import numpy as np
 
 __all__ = ["ChangedError", "Connection", "GoneError", "Proxy", "RemoteError"]
 
-MAX_MESSAGE, MAX_HEADER = 2**28, 2**24  # bytes; a header becomes objects that take many times as much
+MAX_MESSAGE, MAX_HEADER = 2**28, 2**24  # bytes; the objects made from a header take many times its bytes
 DTYPES = {
     str(dtype).removeprefix("mlx.core."): dtype
     for dtype in (
@@ -35,11 +35,11 @@ PRIVATE = ("_", "gi_", "cr_", "ag_", "f_", "tb_", "co_")  # attributes that lead
 
 
 class GoneError(Exception):
-    """The failure of the other process: it ended, did not answer in time, or sent an invalid answer."""
+    """The error raised when the other process ended, did not answer in time, or sent an invalid answer."""
 
 
 class ChangedError(Exception):
-    """The error of a submission's process that changed an argument."""
+    """The error raised when a submission's process changed an argument."""
 
 
 class RemoteError(Exception):
@@ -100,9 +100,9 @@ class Connection:
         self._objects: list[Any] = []  # objects that have a proxy on the other side
         self._numbers: dict[int, int] = {}
         self._proxies: dict[int, Proxy] = {}
-        self._borrowed: list[tuple[Any, bytes]] = []  # lists and arrays of the judge's requests, and their bytes
+        self._borrowed: list[tuple[Any, bytes]] = []  # lists and arrays in the judge's requests, and their bytes
         self._borrows = False
-        self.received = 0  # bytes of arrays that came from the other side
+        self.received = 0  # total bytes of arrays from the other side
         self.is_broken = False  # whether an exchange was interrupted
         self.commands: dict[str, Callable[..., Any]] = {}
 
@@ -111,7 +111,7 @@ class Connection:
         self._stream.settimeout(seconds)
 
     def request(self, operation: str, *values: Any) -> Any:
-        """Ask the other side, and return its answer or raise its error. Meanwhile, answer its own requests.
+        """Send a request to the other side, and return its answer or raise its error. Meanwhile, answer its requests.
 
         Raises:
             GoneError: there is no answer.
@@ -121,8 +121,8 @@ class Connection:
         self._send("request", (operation, *values))
         while True:
             kind, content, changed = self._receive()
-            self.is_broken = changed and kind == "request"  # a request that will not be answered
-            if changed:  # only reported, and not repeated here: a submission may not change its inputs
+            self.is_broken = changed and kind == "request"  # such a request will not be answered
+            if changed:  # reported, but not copied back: a submission may not change its inputs
                 raise ChangedError("an argument was changed: `x += y` and `x[...] = y` write into the caller's array")
             if kind == "value":
                 return content
@@ -320,7 +320,7 @@ def _is_data(value: Any) -> bool:
 
 
 def _bytes(value: Any) -> bytes:
-    """Return the bytes that a list or an array holds."""
+    """Return the bytes of a list's or an array's values."""
     if isinstance(value, mx.array):
         value = value.view(mx.uint16) if value.dtype == mx.bfloat16 and value.ndim else value
         if value.dtype == mx.bfloat16:
@@ -341,7 +341,7 @@ def _error(content: dict[str, Any]) -> Exception:
     kind = ERRORS.get(content["type"])
     try:
         error = kind(content["text"]) if kind else RemoteError(f"{content['type']}: {content['text']}")
-    except TypeError:  # UnicodeDecodeError and the like need more arguments
+    except TypeError:  # UnicodeDecodeError and similar errors need more arguments
         error = RemoteError(f"{content['type']}: {content['text']}")
     error.frames = content["frames"]  # type: ignore[attr-defined]
     return error

@@ -1,7 +1,7 @@
 """Runs commands in a sandbox of the operating system: bubblewrap on Linux, sandbox-exec on macOS.
 
-A sandboxed process sees Python, a compiler and the course's own modules, all read-only. It sees no reference, no
-test, no other submission, no other process and no network.
+A sandboxed process sees Python, a compiler and the course's own modules, all read-only. The process sees no reference,
+no test, no other submission, no other process and no network.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ __all__ = ["BUBBLEWRAP", "HIDDEN", "NONE", "PROGRAMS", "SANDBOX_EXEC", "wrapped"
 BUBBLEWRAP, SANDBOX_EXEC, NONE = "bubblewrap", "sandbox-exec", "none"
 PROGRAMS = {BUBBLEWRAP: "bwrap", SANDBOX_EXEC: "sandbox-exec"}
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/home/linuxbrew/.linuxbrew")
-DEVICES = ("/dev/null", "/dev/random", "/dev/urandom")  # not /dev/zero: no limit counts memory that is mapped from it
-LINKED = ("/etc/alternatives", "/etc/ld.so.cache")  # where the system's compiler and libraries are looked up
+DEVICES = ("/dev/null", "/dev/random", "/dev/urandom")  # not /dev/zero, since no limit counts memory mapped from it
+LINKED = ("/etc/alternatives", "/etc/ld.so.cache")  # needed to find the system's compiler and libraries
 COURSE = ("tiny_llm_course", "tiny_llm_given", "tiny_llm_models", "tiny_llm_native", "metal_host")
 HIDDEN = (  # folders of these packages with lines of the reference, or with kernels that other commands compiled
     SRC / "tiny_llm_course" / "catalogue",
@@ -40,13 +40,13 @@ PROFILE = """
 (allow file-read-data {shown})
 (deny file-read-data {within})
 (allow file-write* (literal "/dev/null") {writes})
-"""  # the last rule that matches decides
+"""  # the last rule that matches wins
 
 
 def wrapped(sandbox: str, command: list[str], reads: Iterable[Path] = (), writes: Iterable[Path] = ()) -> list[str]:
     """Return the command that runs `command` in this sandbox.
 
-    reads, writes: other files and folders that the command sees. It may change those of `writes` only.
+    reads, writes: other files and folders that the command sees. It may change only those in `writes`.
     """
     if sandbox == BUBBLEWRAP:
         return [*_bubblewrap([*reads], [*writes]), *command]
@@ -57,7 +57,7 @@ def wrapped(sandbox: str, command: list[str], reads: Iterable[Path] = (), writes
 
 def _bubblewrap(reads: list[Path], writes: list[Path]) -> list[str]:
     for folder in HIDDEN:
-        folder.mkdir(exist_ok=True)  # otherwise another command may make it while the sandbox runs
+        folder.mkdir(exist_ok=True)  # otherwise another command may create it while the sandbox runs
     mounts = dict.fromkeys(map(Path, (*SYSTEM, *LINKED)), "--ro-bind-try")
     mounts |= dict.fromkeys([*_python(), *(SRC / name for name in COURSE), *reads], "--ro-bind")
     mounts |= dict.fromkeys([ROOT, *HIDDEN], "--tmpfs")
@@ -65,7 +65,7 @@ def _bubblewrap(reads: list[Path], writes: list[Path]) -> list[str]:
     mounts |= dict.fromkeys(writes, "--bind")
     command = ["bwrap", *(f"--unshare-{name}" for name in NAMESPACES)]
     command += ["--die-with-parent", "--new-session", "--cap-drop", "ALL", "--proc", "/proc"]
-    command += ["--ro-bind", "/proc/sys", "/proc/sys"]  # root may write there even without capabilities
+    command += ["--ro-bind", "/proc/sys", "/proc/sys"]  # root could write to it even without capabilities
     for path in sorted(mounts):  # a folder before its files
         places = [path] if mounts[path] == "--tmpfs" else [path, path]
         command += [mounts[path], *map(str, places)]
@@ -75,7 +75,7 @@ def _bubblewrap(reads: list[Path], writes: list[Path]) -> list[str]:
 def _profile(reads: list[Path], writes: list[Path]) -> str:
     shown = [*_python(), *(SRC / name for name in COURSE), *reads, *writes]
     return PROFILE.format(
-        processes="" if writes else "(deny process-fork)",  # a compiler has to fork
+        processes="" if writes else "(deny process-fork)",  # a compiler, which has `writes`, has to fork
         hidden=_subpaths([ROOT]),
         shown=_subpaths(shown),
         within=_subpaths(HIDDEN),
@@ -89,8 +89,7 @@ def _subpaths(paths: Iterable[Path]) -> str:
 
 
 def _python() -> list[Path]:
-    """Return the folders of this Python and of its virtual environment, and the links that lead from one to the
-    other."""
+    """Return the folders of this Python and its virtual environment, and the links between them."""
     prefixes = [Path(prefix) for prefix in {sys.prefix, sys.base_prefix, sys.exec_prefix}]
     folders = {*prefixes, *(prefix.resolve() for prefix in prefixes)}
     links, link = [], Path(sys.executable)

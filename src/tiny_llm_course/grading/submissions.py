@@ -1,4 +1,4 @@
-"""Finds submissions, however students and platforms pack them, and takes only the package's source from each."""
+"""Finds submissions, however students and platforms pack them, and takes only the package's source from them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from .take import MAX_BYTES
 __all__ = ["Submission", "find_submissions"]
 
 TAKE = "tiny_llm_course.grading.take"
-SECONDS = 120  # after which a process that takes a package out of a submission is killed
-PLACES = ("src/tiny_llm", "tiny_llm")  # where the package may be in a folder that is one submission
+SECONDS = 120  # the time limit of a process that takes the package out of a submission
+PLACES = ("src/tiny_llm", "tiny_llm")  # the package's possible places in a folder that is one submission
 LEFT_BY_SYSTEMS = {  # files and folders that systems and editors leave in an instructor's folder
     *(".DS_Store", "Thumbs.db", "desktop.ini", "__MACOSX", "__pycache__", "node_modules"),
     *(".git", ".gitignore", ".gitkeep", ".venv", ".vscode", ".idea", ".ipynb_checkpoints", ".pytest_cache"),
@@ -41,14 +41,14 @@ EXPECTED = "expected a folder, a ZIP or tar archive, or a file of the package su
 class Submission:
     """The files that a student submitted."""
 
-    name: str  # on one line, with escapes for unsafe characters
+    name: str  # one line, with escapes for unsafe characters
     files: dict[str, bytes] = field(default_factory=dict)  # path in the package tiny_llm -> content
     problem: str = ""  # why there are no files
     note: str = ""  # a message about files that were left out
 
     @property
     def digest(self) -> str:
-        """Return a digest of the files and the note, which decide the grade. The name does not."""
+        """Return a digest of the files and the note, which decide the grade. The name is not part of the digest."""
         parts = [part for path in sorted(self.files) for part in (path.encode(), self.files[path])]
         parts.append(self.note.encode())
         return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).hexdigest()
@@ -58,7 +58,7 @@ def find_submissions(paths: list[Path], apart_from: Path | None = None) -> list[
     """Return the submissions at these paths.
 
     An archive, a single file, or a folder with the package at its top is one submission. In any other folder, each
-    folder and each archive is a submission, and single files whose names differ only in the module are one, too.
+    folder and each archive is a submission. So is each group of single files whose names differ only in the module.
 
     apart_from: a file or folder that is not a submission.
     """
@@ -69,7 +69,7 @@ def find_submissions(paths: list[Path], apart_from: Path | None = None) -> list[
 
 
 def _unique(names: list[str]) -> Iterator[str]:
-    """Yield the names, with a number after each that occurs more than once."""
+    """Yield the names, with a number after each name that occurs more than once."""
     taken = {name for name in names if names.count(name) == 1}
     for name in names:
         if names.count(name) > 1:
@@ -101,7 +101,7 @@ def _is_one(folder: Path) -> bool:
 
 
 def _single(entry: Path) -> re.Match[str] | None:
-    """Return the parts of the name of a single file of the package, or None for any other entry."""
+    """Return the parts of the name of a single file of the package; None for any other entry."""
     return None if entry.is_dir() else _single_name().fullmatch(entry.name)
 
 
@@ -125,7 +125,7 @@ def _submission(entries: list[Path]) -> Submission:
 
 
 def _of_files(entries: list[Path]) -> dict[str, bytes]:
-    """Return the contents of single files, by their paths in the package."""
+    """Return the contents of single files, keyed by their paths in the package."""
     paths = {Path(path).name: path for path in sorted(known(), reverse=True, key=lambda path: path.count("/"))}
     files: dict[str, bytes] = {}
     for entry in entries:

@@ -1,7 +1,7 @@
-"""Filters the system calls of a submission's code on Linux, in Python and in machine code: `refuse`.
+"""`refuse` filters the system calls of a submission's code on Linux, whether in Python or in machine code.
 
-The code may compute, start threads and read files. It may not start processes, touch other processes, change files or
-use the network. The filter stays if the process executes another program.
+The code may compute, start threads and read files. The code may not start processes, touch other processes, change
+files or use the network. The filter stays in force if the process executes another program.
 
 `python -I -S system_calls.py PROGRAM` runs a program with the filter.
 """
@@ -33,17 +33,17 @@ open_by_handle_at fanotify_init quotactl swapon swapoff reboot acct syslog vhang
 kexec_load kexec_file_load init_module finit_module delete_module
 sethostname setdomainname settimeofday clock_settime adjtimex clock_adjtime
 setuid setgid setreuid setregid setresuid setresgid setfsuid setfsgid
-"""  # io_uring could do the other calls' work unseen; the last four lines matter if the grader is root
-ABSENT = ("clone3", "openat2")  # a filter cannot read their arguments; libraries use clone and openat instead
-NEWER = range(440, 1024)  # numbers of later calls, the same on all machines; libraries can do without these calls
+"""  # io_uring could do the work of the other calls unseen; the last four lines matter if the grader is root
+ABSENT = ("clone3", "openat2")  # a filter cannot read these calls' arguments; libraries use clone and openat instead
+NEWER = range(440, 1024)  # numbers of newer calls, the same on all machines; libraries do not depend on them
 CLONE_THREAD = 0x10000
 PR_SET_PDEATHSIG = 1  # would let a process outlive the judge
 WRITING = (os.O_WRONLY, os.O_RDWR, os.O_CREAT, os.O_TRUNC)
 UNCOUNTED = (0x21, 0x100)  # kinds of memory that RLIMIT_DATA does not count: shared without a file, and growing down
-SIGNALLING = (8, 10, 15)  # of fcntl: F_SETOWN, F_SETSIG and F_SETOWN_EX; with them, the system signals other processes
-LOCKING = (6, 7, 37, 38, 1024)  # of fcntl: F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW, F_SETLEASE; others would wait
-OF_FILES = (ord("f"), ord("X"), 0x94)  # kinds of ioctl that change a file or folder which is open for reading
-TO_OTHERS = (0x5412, 0x541C, 0x8901, 0x8902)  # of ioctl: TIOCSTI, TIOCLINUX to type, FIOSETOWN, SIOCSPGRP to signal
+SIGNALLING = (8, 10, 15)  # of fcntl: F_SETOWN, F_SETSIG and F_SETOWN_EX, which let the system signal other processes
+LOCKING = (6, 7, 37, 38, 1024)  # of fcntl: F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW, F_SETLEASE, which block others
+OF_FILES = (ord("f"), ord("X"), 0x94)  # kinds of ioctl that change a file or folder opened for reading
+TO_OTHERS = (0x5412, 0x541C, 0x8901, 0x8902)  # of ioctl: TIOCSTI and TIOCLINUX type; FIOSETOWN and SIOCSPGRP signal
 
 WHOLE = 0xFFFFFFFF
 MASKED = (  # call, error, argument, mask, value: the call fails with the error if the masked argument has the value
@@ -57,7 +57,7 @@ MASKED = (  # call, error, argument, mask, value: the call fails with the error 
     *(("mmap", errno.EPERM, 3, flags, flags) for flags in UNCOUNTED),
 )
 
-_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000  # from seccomp.h, like the numbers below
+_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000  # from seccomp.h, like the numbers in the next lines
 _ALL_THREADS = 4
 _NOT_EQUAL, _MASKED_EQUAL = 1, 7
 
@@ -72,7 +72,7 @@ class _Comparison(ctypes.Structure):
 
 
 def library() -> ctypes.CDLL:
-    """Return the library that makes the filter.
+    """Return the library that builds the filter.
 
     Raises:
         OSError: the library is not installed, or is too old.
@@ -118,7 +118,8 @@ def refuse() -> None:
 
 
 def _number(seccomp: ctypes.CDLL, name: str) -> int:
-    """Return the number of a system call. It is below -1 if this kind of machine has no such call and needs no rule."""
+    """Return a system call's number. The number is less than -1 if this kind of machine lacks the call and needs no
+    rule."""
     number = int(seccomp.seccomp_syscall_resolve_name(name.encode()))
     if number == -1:
         raise OSError(errno.ENOSYS, f"{LIBRARY} does not know the system call {name}")

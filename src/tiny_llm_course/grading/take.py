@@ -1,7 +1,7 @@
-"""Takes the package out of a submission: `python -m tiny_llm_course.grading.take PATH`.
+"""Reads the package out of a submission: `python -m tiny_llm_course.grading.take PATH`.
 
-It runs in a process of its own, because reading a crafted archive can take hours, or all memory. It prints JSON: either
-`files` (path in the package -> content in base64) and a `note`, or a `problem`.
+This module runs in a process of its own, because reading a crafted archive can take hours, or all memory. The output is
+JSON: either `files` (path in the package -> content in base64) and a `note`, or a `problem`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .plain import plain, plain_name
 __all__ = ["take"]
 
 MAX_FILES, MAX_BYTES = 500, 20 * 2**20  # of a package
-MAX_ARCHIVES, DEPTH = 20, 2  # within a submission, and within each other
+MAX_ARCHIVES, DEPTH = 20, 2  # archives in a submission; levels of archives within archives
 SECONDS, MEMORY = 20, 2**31  # of this process
 
 
@@ -34,7 +34,7 @@ class Taken:
 
 
 def take(tree: Tree, depth: int = DEPTH) -> Taken:
-    """Return the package among these files, or in the only archive among them that contains one.
+    """Return the package found among these files, or in the only archive among them that contains a package.
 
     Raises:
         RefusedError: there is no package, or more than one.
@@ -62,7 +62,7 @@ def _of_root(tree: Tree, roots: list[str]) -> Taken:
     if not files:
         raise RefusedError(f"expected files such as attention.py, found {listed(left_out)}")
     folded = Counter(path.casefold() for path in files)
-    if alike := [path for path in files if folded[path.casefold()] > 1]:  # one file on a Mac, and two on Linux
+    if alike := [path for path in files if folded[path.casefold()] > 1]:  # one file on a Mac, two files on Linux
         raise RefusedError(f"expected names that differ in more than capital letters, found {listed(alike)}")
     return Taken(_contents(files), f"left out: {listed(left_out)}" if left_out else "")
 

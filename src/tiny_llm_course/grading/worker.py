@@ -1,6 +1,6 @@
 """The process in which a submission runs: `python worker.py SOCKET SANDBOX SUBMISSION TESTS MEMORY`, for the judge.
 
-It holds no score and no expected value. docs/design/grading.md says what it may do, with a sandbox and without one.
+The process holds no score and no expected value. docs/design/grading.md says what it may do with and without a sandbox.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main() -> None:
 
     sys.path[:0] = [str(folder), str(helpers)]
     barred, scenes = map(importlib.import_module, ("barred", "scenes"))
-    loop = asyncio.new_event_loop()  # opens a socket, which is refused later
+    loop = asyncio.new_event_loop()  # opens a socket, which is not allowed later
     loop.set_debug(True)
     barred.install("tiny_llm")
     connection = Connection(stream, is_open=True, home=folder)
@@ -50,8 +50,8 @@ def main() -> None:
         mx.set_default_device(mx.gpu if device == "gpu" else mx.cpu)
 
     def reset_peak() -> None:
-        """Measure the peak of memory from here on, without the copies of the judge's arrays, which only grading
-        makes."""
+        """Measure peak memory from now on, so that the copies of the judge's arrays, which only grading makes, do not
+        count."""
         connection.received = 0
         mx.reset_peak_memory()
 
@@ -67,7 +67,7 @@ def main() -> None:
             scenes.whole(getattr(scenes, name)(_Modules(), *arguments))
         ),
     }
-    limit(sandbox, int(memory), 0)  # it may write no byte into any file
+    limit(sandbox, int(memory), 0)  # the process may not write a byte into any file
     if sys.platform == "linux":
         system_calls.refuse()
     if sandbox == NONE:
@@ -83,7 +83,7 @@ def _module(name: str) -> Any:
 
 
 class _Modules:
-    """The modules for a scene, such as `modules.serving.server`, which are imported when it asks for them."""
+    """The modules for a scene, such as `modules.serving.server`. A module is imported when the scene asks for it."""
 
     def __init__(self, start: str = ""):
         self._start = start
@@ -97,7 +97,7 @@ class _Modules:
 
 
 def _load_extension(metal_kernel: Callable[..., Any]) -> None:
-    """Load the code that runs kernels before rights are given up. None of the submission's code is loaded."""
+    """Load the code that runs kernels, before this process gives up its rights. Load no code of the submission."""
     from tiny_llm_native import compiler, extension, metal
 
     compiler.get_ready()
@@ -106,7 +106,8 @@ def _load_extension(metal_kernel: Callable[..., Any]) -> None:
 
 
 def _guard(tests: Path) -> Callable[[str, tuple[Any, ...]], None]:
-    """Return an audit hook that refuses to open files that a sandbox would hide. It stops mistakes, not attacks."""
+    """Return an audit hook that refuses to open files that a sandbox would hide. The hook stops mistakes, not
+    attacks."""
     closed = (tests, ROOT / "tests", SRC / "tiny_llm_ref", *HIDDEN, Path("/proc"))
 
     def guard(event: str, arguments: tuple[Any, ...]) -> None:

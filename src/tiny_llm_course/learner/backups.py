@@ -1,4 +1,4 @@
-"""Backups: commands change all of their files or none, and keep copies that `undo` restores."""
+"""Backups: a command changes all of its files or none, and keeps copies that `undo` restores."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Merge: TypeAlias = Callable[[bytes, bytes, bytes], bytes]  # (now, after, before
 
 @dataclass(frozen=True)
 class Undone:
-    """A command that was taken back."""
+    """A command that `undo` has taken back."""
 
     reason: Text
     files: list[Path]
@@ -38,18 +38,18 @@ class ChangedSinceError(Exception):
     def __init__(self, path: Path, copy: Path):
         super().__init__(path, copy)
         self.path = path
-        self.copy = copy  # the file as it was before the command
+        self.copy = copy  # the copy of the file from before the command
 
 
 class Backups:
-    """Copies of files as they were before each command changed them; the newest command can be taken back.
+    """Copies of files from before each command changed them. The newest command can be taken back.
 
-    folder/2026-11-21_14-03-05.123456/ belongs to one command. It has the files in `before` as they were, and in `after`
-    as the command wrote them. `backup.json` lists the files, since a file that is new has no copy in `before`. While a
-    file `writing` exists, the command is running, or was killed.
+    folder/2026-11-21_14-03-05.123456/ belongs to one command. Its folder `before` has the old files, and `after` the
+    files that the command wrote. `backup.json` lists the files, since a new file has no copy in `before`. While there
+    is a file `writing`, the command is running, or was killed.
 
-    merges: for files that git cannot merge properly, by name: the function that takes a change back. on_taken_back: a
-    function that is called with the folder of a command after the command's files were restored.
+    merges: for files that git cannot merge properly, the function that takes a change back, keyed by the file's name.
+    on_taken_back: a function that is called with a command's folder after the command's files were restored.
     """
 
     def __init__(
@@ -71,11 +71,10 @@ class Backups:
 
     @contextmanager
     def writing(self, files: Mapping[Path, bytes | None], reason: Text, undoes: str = "") -> Iterator[Path]:
-        """Write files below the root, and remove the files whose content is None. The block gets the folder of the
-        copies.
+        """Write files in the root folder, and remove the files whose content is None. Yield the folder of the copies.
 
         If writing or the block fails, all files are restored. If the process is killed, `take_back_interrupted`
-        restores them. undoes: the name of the folder of the command that is being taken back.
+        restores them. undoes: the name of the folder of the command that this one takes back, or "".
 
         Raises:
             CommandError: a file is read-only, or the disk is full. No file was changed.
@@ -122,9 +121,9 @@ class Backups:
         The caller must hold the lock.
         """
         for copies in self._folder.glob("*"):
-            if not (copies / "backup.json").exists():  # it was killed before it changed anything
+            if not (copies / "backup.json").exists():  # the command was killed before it changed anything
                 shutil.rmtree(copies, ignore_errors=True)
-        for copies in self.interrupted():  # one at most, since commands take turns
+        for copies in self.interrupted():  # at most one, since commands take turns
             reason: Text = _record(copies)["reason"]
             self._take_back(copies)
             return reason
@@ -136,7 +135,7 @@ class Backups:
         return [copies for copies in marked if (copies / "backup.json").exists()]
 
     def all(self) -> list[Path]:
-        """Return the folders of copies, oldest first, except for folders that a crash left without a record."""
+        """Return the folders of copies, oldest first, except those that a crash left without a record."""
         return sorted(record.parent for record in self._folder.glob("*/backup.json"))
 
     def _keep(self, files: Mapping[Path, bytes | None], reason: Text, undoes: str) -> Path:
@@ -170,8 +169,8 @@ class Backups:
             raise
 
     def _put(self, copies: Path, path: Path) -> None:
-        """Replace a file with its new version. This moves a file and needs no space, so a full disk cannot stop a
-        command halfway."""
+        """Replace a file with its new version. Moving a file needs no space, so a full disk cannot stop a command
+        halfway."""
         new = copies / "new" / path.relative_to(self._root)
         if not new.exists():
             path.unlink(missing_ok=True)
@@ -189,7 +188,7 @@ class Backups:
         shutil.rmtree(copies / "new", ignore_errors=True)
         with _brought_back_later():
             for name, existed in _record(copies)["existed"].items():
-                if not existed or (copies / "before" / name).exists():  # otherwise the file is restored already
+                if not existed or (copies / "before" / name).exists():  # otherwise the file has been restored
                     with suppress(ChangedSinceError):
                         self._bring_back(copies, name)
         self._on_taken_back(copies)
@@ -205,13 +204,13 @@ class Backups:
             pass
         elif content == content_of(before):
             path.parent.mkdir(parents=True, exist_ok=True)
-            _replace(before, path)  # needs no space either
+            _replace(before, path)  # moving needs no space either
         else:
             write_whole(path, content)
 
     def _without(self, copies: Path, name: str) -> bytes | None:
-        """Return the present content of a file, without the changes that the command of these copies made. None: the
-        file is to be removed."""
+        """Return the present content of a file without the changes by the command of these copies; None if the file
+        must be removed."""
         now, before, after = (content_of(file) for file in self._versions(copies, name))
         if now is None or now == after:
             return before
@@ -236,11 +235,12 @@ class Backups:
         return run.stdout
 
     def _versions(self, copies: Path, name: str) -> tuple[Path, Path, Path]:
-        """Return the file as it is now, as it was before the command, and as the command wrote it."""
+        """Return three versions of a file: the present one, the one before the command, and the one that the command
+        wrote."""
         return self._root / name, copies / "before" / name, copies / "after" / name
 
     def _new_folder(self) -> Path:
-        """Make a folder whose name sorts after all others, even if the clock was set back."""
+        """Make a folder whose name sorts after all other folders' names, even if the clock was set back."""
         now = datetime.now()
         if others := self.all():
             now = max(now, datetime.strptime(others[-1].name, NAME) + timedelta(microseconds=1))
@@ -272,7 +272,7 @@ def _copy(content: bytes, copy: Path, path: Path) -> None:
 
 def _check_writable(files: Iterable[Path]) -> None:
     """Raise a CommandError if a file is read-only. `os.replace` would replace the file all the same."""
-    from ..ui import CommandError  # here, since tests load this module and need no messages
+    from ..ui import CommandError  # imported here, since tests load this module and need no messages
 
     for path in files:
         if path.exists() and not path.stat().st_mode & 0o222:

@@ -16,7 +16,7 @@ from ..ui import CommandError
 
 __all__ = ["IDENTITY", "Git", "GitFile", "take_back_commit"]
 
-IDENTITY = ("-c", "user.name=tiny-llm", "-c", "user.email=tiny-llm@localhost")  # if git knows no author
+IDENTITY = ("-c", "user.name=tiny-llm", "-c", "user.email=tiny-llm@localhost")  # used if git knows no author
 NOTE = "git.json"  # in the folder of an update's copies: HEAD before and after the update, and the files of its commit
 
 
@@ -28,7 +28,8 @@ class GitFile:
     is_executable: bool
 
     def holds(self, content: bytes) -> bool:
-        """Tell whether this is the file's content; git may have checked the file out with CRLF."""
+        """Tell whether this is the file's content. Line ends may differ, since git may have checked the file out with
+        CRLF."""
         return self.blob in (self._hash(content), self._hash(content.replace(b"\r\n", b"\n")))
 
     def _hash(self, content: bytes) -> str:
@@ -59,13 +60,13 @@ class Git:
         return self.base(head, other) == other
 
     def base(self, head: str, other: str) -> str | None:
-        """Return the last commit that both histories have. There may be none in a shallow clone, or in a copy with a
-        history of its own."""
+        """Return the last commit that both histories have, or None, as in a shallow clone or a copy with a history of
+        its own."""
         run = subprocess.run(["git", "merge-base", head, other], cwd=self._root, capture_output=True, text=True)
         return run.stdout.strip() or None
 
     def files(self, commit: str) -> dict[str, GitFile]:
-        """Return the files of a commit, by path."""
+        """Return the files of a commit, keyed by path."""
         rows = [row.partition("\t") for row in self.run("ls-tree", "-r", "-z", commit).decode().split("\0") if row]
         entries = {path: meta.split() for meta, _, path in rows}
         return {path: GitFile(blob, mode == "100755") for path, (mode, kind, blob) in entries.items() if kind == "blob"}
@@ -109,7 +110,7 @@ class Git:
 
 
 def take_back_commit(root: Path, copies: Path) -> None:
-    """Take back the commit of an update whose files were restored, if nothing was committed since."""
+    """Take back the commit of an update whose files were restored, unless something has been committed since."""
     if not (copies / NOTE).exists():
         return
     commits = json.loads((copies / NOTE).read_text(encoding="utf-8"))

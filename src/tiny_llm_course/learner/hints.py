@@ -1,4 +1,4 @@
-"""Shows a task's hints, one level at a time, after the mistake that the last test run named."""
+"""Shows the mistake that the last test run named, then a task's hints, one level at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["show_hint"]
 
 
 def show_hint(task: Task, more: bool, words: Messages, next_step: str) -> None:
-    """Show the hint of the level that the learner has reached, below the mistake that the last test run named.
+    """Show the mistake that the last test run named, then the hint of the level that the learner has reached.
 
     more: whether to go one level further. next_step: the sentence that says how to see the next level.
     """
@@ -29,7 +29,7 @@ def show_hint(task: Task, more: bool, words: Messages, next_step: str) -> None:
 
 
 def _show_diagnosis(workspace: Workspace, task: TaskId, words: Messages) -> None:
-    """Show the mistake that the last test run named, unless the task was solved since."""
+    """Show the mistake that the last test run named, unless the task has been solved since then."""
     mistake = entry_of(task).mistake(workspace.noted("diagnosed", task))
     if mistake and workspace.state(task) != SOLVED:
         show(words("hint_diagnosed"), bold=True)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["locked"]
 
-PATIENCE = 30.0  # seconds that a command waits at most; changing files takes a fraction of a second
-SILENCE = 1.0  # seconds after which a waiting command names the other one
+PATIENCE = 30.0  # the most seconds that a command waits; changing files takes a fraction of a second
+SILENCE = 1.0  # seconds after which a waiting command names the command that holds the lock
 PAUSE = 0.02
 
 
@@ -32,12 +32,12 @@ def locked(file: Path, name: str) -> Iterator[None]:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         lock = file.open("a+b", buffering=0)
-    except OSError:  # read-only or full: the command will report that when it writes
+    except OSError:  # a read-only or full disk, which the command will report when it writes
         yield
         return
     with lock:
         _wait(lock)
-        with suppress(OSError):  # a full disk: only the name is missing
+        with suppress(OSError):  # on a full disk, only the name is missing
             lock.truncate(0)
             lock.write(f"{name} {os.getpid()}".encode())
         yield

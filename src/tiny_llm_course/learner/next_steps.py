@@ -27,8 +27,8 @@ def command_of(day: Day) -> str:
 
 
 def show_finished(day: Day, workspace: Workspace, words: Messages) -> None:
-    """Show what the learner can do now that all tasks of this day, or even of its week, are done. Show nothing while a
-    task of the day is open."""
+    """Show what the learner can do once all tasks of this day, or even of its week, are done. While a task of the day
+    is open, show nothing."""
     if any(workspace.state(task.id) is None for task in day.tasks):
         return
     show(words("day_finished", week=day.week, day=day.number, command=command_of(day)))
@@ -38,7 +38,7 @@ def show_finished(day: Day, workspace: Workspace, words: Messages) -> None:
 
 
 def show_next_step(day: Day, workspace: Workspace, words: Messages) -> None:
-    """Show the day or week that the learner has finished with a run in which every test passed, and the next task in
+    """After a run in which every test passed, show the day or week that the learner has finished, and the next task in
     one line."""
     show()
     show_finished(day, workspace, words)
@@ -56,7 +56,7 @@ def chosen_task(text: str | None, workspace: Workspace) -> Task | None:
 
 
 def show_next(workspace: Workspace, words: Messages, task: Task | None = None) -> None:
-    """Show what to do next, in a few lines: this task if it is open, or else the next open one."""
+    """Show what to do next, in a few lines: this task if it is open, otherwise the next open task."""
     if task is None or workspace.state(task.id) is not None:
         task = workspace.next_task()
     if task is None:
@@ -84,8 +84,7 @@ def show_next(workspace: Workspace, words: Messages, task: Task | None = None) -
 
 
 def show_left_out(workspace: Workspace, task: Task, words: Messages) -> None:
-    """Show the command that fills in the open tasks that the learner's path leaves out before this task, if there are
-    any."""
+    """If the learner's path leaves out open tasks before this task, show the command that fills them in."""
     path = workspace.progress.path
     if left_out := workspace.left_out(path, task):
         show(words("next_left_out", path=path, count=len(left_out)))

@@ -22,8 +22,8 @@ _PATH = re.compile(r"path\s+(\w+)")
 
 
 class Progress:
-    """The progress file. Lines that this course does not understand, such as tasks of a newer course, stay as they
-    are."""
+    """The progress file. Lines that this version of the course does not understand, such as tasks of a newer version,
+    stay unchanged."""
 
     def __init__(self, file: Path):
         self.file = file
@@ -41,8 +41,8 @@ class Progress:
         return chosen[-1] if chosen and chosen[-1] in PATHS else ALL
 
     def follow(self, path: str) -> None:
-        """Write a path into the file, above the tasks, where it is not in the way when a change of tasks is taken
-        back."""
+        """Write a path into the file, before the tasks, so that `undo` can take back a change of tasks without touching
+        the path."""
         if path == self.path:
             return
         lines = [line for line in self._lines if not _PATH.match(line)]
@@ -50,14 +50,14 @@ class Progress:
         write_whole(self.file, self.changed({}))
 
     def changed(self, states: dict[TaskId, str | None]) -> bytes:
-        """Return the content of the file after these tasks get these states."""
+        """Return the content of the file with these states for these tasks."""
         lines = [line for line in self._lines if not any(_entry(task).match(line) for task in states)]
         lines = [line for line in lines if line not in _HEADER.splitlines()]
         lines += [f"{task} {state}" for task, state in sorted(states.items()) if state]
         return _encoded([*_HEADER.splitlines(), *filter(str.strip, lines)])
 
     def set(self, states: dict[TaskId, str | None]) -> None:
-        """Change the states of some tasks; write the file if that changes anything."""
+        """Change the states of some tasks, and write the file if its content changes."""
         if any(self.state(task) != state for task, state in states.items()):
             content = self.changed(states)
             write_whole(self.file, content)
@@ -69,13 +69,13 @@ def _decoded(content: bytes) -> list[str]:
 
 
 def _encoded(lines: list[str]) -> bytes:
-    """Return the content of a file with these lines. Bytes that are not UTF-8 stay as they were."""
+    """Return the content of a file with these lines. Bytes that are not UTF-8 stay unchanged."""
     return "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape")
 
 
 def without_change(now: bytes, after: bytes, before: bytes) -> bytes:
-    """Return the present content of the file, without the change from `before` to `after`. Lines that have been changed
-    since then stay."""
+    """Return the present content of the file without the change from `before` to `after`. Lines that have changed since
+    then stay."""
     is_now, was_after, was_before = (_lines_by_key(content) for content in (now, after, before))
     for key in [*was_after, *was_before]:
         if is_now.get(key) == was_after.get(key) != was_before.get(key):
@@ -85,8 +85,8 @@ def without_change(now: bytes, after: bytes, before: bytes) -> bytes:
 
 
 def _lines_by_key(content: bytes) -> dict[str, str]:
-    """Return the lines, keyed by their task. A line about no task is its own key. Of two lines about a task, the later
-    one counts."""
+    """Return the lines, keyed by task. A line about no task is its own key. If two lines are about the same task, the
+    later line counts."""
     return {_key(line): line for line in _decoded(content)}
 
 

@@ -1,5 +1,5 @@
-"""The commands that say what to do: `tiny-llm next`, `progress` and `hint`. They are quick, because nothing here
-imports MLX."""
+"""The commands that say what to do: `tiny-llm next`, `progress` and `hint`. The commands start quickly, because this
+module does not import MLX."""
 
 from __future__ import annotations
 

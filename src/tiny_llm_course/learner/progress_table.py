@@ -1,4 +1,4 @@
-"""Shows which tasks are solved, skipped and open: in the whole course, or in one week."""
+"""Shows which tasks are solved, skipped or open, in the whole course or in one week."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["progress_table", "week_list"]
 
 
 def progress_table(workspace: Workspace, words: Messages) -> None:
-    """Show all weeks, days and tasks, and how far the learner got."""
+    """Show all weeks, days and tasks, and how far the learner has got."""
     for week in weeks():
         _show_week(week, workspace, words)
     if (path := workspace.progress.path) != ALL:
@@ -42,8 +42,8 @@ def week_list(workspace: Workspace, task: TaskId, rows: int, words: Messages) ->
 
 
 def _unfolded(week: Week, number: int, rows: int, words: Messages) -> list[Day]:
-    """Choose the days of a week that show their tasks: the day with this number, and the nearest days while there are
-    rows."""
+    """Choose the days of a week that show their tasks: the day with this number, and the nearest days as long as rows
+    are left."""
     rows -= sum(_rows(_day_line(day, words)) for day in week.days)
     days: list[Day] = []
     for day in sorted(week.days, key=lambda day: abs(day.number - number)):
@@ -55,14 +55,14 @@ def _unfolded(week: Week, number: int, rows: int, words: Messages) -> list[Day]:
 
 
 def _rows(text: str) -> int:
-    """Return how many rows of the terminal a text takes, since the terminal breaks long lines."""
-    from rich.cells import cell_len  # here, so that commands without tables start sooner
+    """Return the number of rows that a text takes on the terminal, which breaks long lines."""
+    from rich.cells import cell_len  # imported here, so that commands without tables start sooner
 
     return max(1, -(-cell_len(text) // shutil.get_terminal_size().columns))
 
 
 def _counts(week: Week, workspace: Workspace) -> tuple[int, int, int]:
-    """Count the tasks that are solved, skipped and open."""
+    """Return the numbers of solved, skipped and open tasks."""
     states = [workspace.state(task.id) for day in week.days for task in day.tasks]
     solved, skipped = states.count(SOLVED), states.count(SKIPPED)
     return solved, skipped, len(states) - solved - skipped

@@ -1,4 +1,5 @@
-"""The commands that write into a learner's files: `tiny-llm solution`, `reset` and `undo`. They make a backup first."""
+"""The commands that write into a learner's files: `tiny-llm solution`, `reset` and `undo`. These commands make a backup
+first."""
 
 from __future__ import annotations
 
@@ -124,7 +125,7 @@ def _fill_in_path(path: str, workspace: Workspace, words: Messages) -> None:
     days = dict.fromkeys(f"{task.id.week}.{task.id.day}" for task in open_)
     _fill_in(open_, workspace, words, "what_path", days=", ".join(days), count=len(open_))
     show()
-    show_next(Workspace(), words)  # a new one, because the files have changed
+    show_next(Workspace(), words)  # a new Workspace, because the files have changed
 
 
 def _fill_in(open_: list[Task], workspace: Workspace, words: Messages, what: str, **values: object) -> None:
@@ -143,7 +144,7 @@ def _with_solutions(workspace: Workspace, chosen: list[Task]) -> dict[Path, str]
 
 
 def _with_stubs(workspace: Workspace, file: Path, names: list[str], before: str) -> str:
-    """Return a learner's file in which stubs replace these functions. A function that the file no longer has comes back
+    """Return a learner's file with stubs in place of these functions. A function that the file no longer has is added
     as a stub."""
     stub = workspace.stub(file)
     try:
@@ -161,7 +162,7 @@ def _spliced(workspace: Workspace, file: Path, source: str, names: list[str], be
 
 
 def _explained(error: SpliceError, file: Path, names: list[str], before: str) -> CommandError:
-    """Explain why a file was left alone: it does not parse, or lacks the code that would be replaced."""
+    """Explain why a file was not changed: it cannot be parsed, or lacks the code to replace."""
     name = os.path.relpath(file)
     if problem := conflict_in(ROOT, file):
         return problem

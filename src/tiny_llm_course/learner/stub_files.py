@@ -1,4 +1,4 @@
-"""Writes stubs to disk, and never over a learner's work."""
+"""Writes stubs to disk, but never over a learner's work."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["check_stubs", "write_stubs"]
 def write_stubs(reference: Path, out: Path, manifest: Path) -> list[str]:
     """Write the stubs of the files in `reference` to `out`. Return a line for each file that was changed.
 
-    `manifest` has the hash of each stub as it was last written. A file with any other content is a learner's work.
+    `manifest` has the hash of each stub that was written last. A file with another hash is a learner's work.
 
     Raises:
         StubError: a file in `out` is a learner's work, or a file in `reference` is faulty. Nothing was written.
@@ -34,13 +34,13 @@ def write_stubs(reference: Path, out: Path, manifest: Path) -> list[str]:
         write_whole(out / path, plan.stubs[path])
     for path in plan.orphaned:
         (out / path).unlink()
-    if plan.manifest_is_stale:  # last: after an interruption, each file matches the old manifest or the new one
+    if plan.manifest_is_stale:  # written last: if interrupted, each file matches the old or new manifest
         write_whole(manifest, json.dumps(plan.hashes, indent=2, sort_keys=True).encode() + b"\n")
     return [f"wrote {out / path}" for path in plan.stale] + [f"deleted {out / path}" for path in plan.orphaned]
 
 
 def check_stubs(reference: Path, out: Path, manifest: Path) -> list[str]:
-    """Return a line for each file that is not as `write_stubs` would leave it. Write nothing.
+    """Return a line for each file that `write_stubs` would change. Write nothing.
 
     Raises:
         StubError: a file in `reference` is faulty.
@@ -59,7 +59,7 @@ class _Plan:
     stubs: dict[str, bytes]
     hashes: dict[str, str]
     edited: list[str]
-    stale: list[str]  # or missing
+    stale: list[str]  # outdated or missing files
     orphaned: list[str]
     manifest_is_stale: bool
 
@@ -97,5 +97,5 @@ def _read_manifest(path: Path) -> dict[str, str]:
 
 
 def _hash(content: bytes) -> str:
-    """Return the hash of a file. It is the same if git checked the file out with CRLF."""
+    """Return the hash of a file, which does not depend on whether git checked the file out with CRLF."""
     return hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest()

@@ -1,4 +1,4 @@
-"""A learner's clone of the course: its files, and how far the learner got."""
+"""A learner's clone of the course: its files, and the learner's progress."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .progress import Progress, without_change
 __all__ = ["CodePlace", "Workspace", "changing", "settle"]
 
 FIRST_WEEK = 1  # week 0 is a warm-up
-PRISTINE = Path(__file__).parents[1] / "pristine"  # the stubs, in a copy without solutions
+PRISTINE = Path(__file__).parents[1] / "pristine"  # the stubs, if this copy has no solutions
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Workspace:
         files = {(day.week, day.number): self.files(day) for day in select_days(None, None)}
 
         def rank(stub: Stub) -> tuple[TaskId, int, int]:
-            """Return a stub's place in the order of writing: by task, and within a day by file, as the syllabus lists
-            the files."""
+            """Return a stub's place in the order of writing: by task, within a day by file in the syllabus's order,
+            then by line."""
             of_day = files.get((stub.task.week, stub.task.day), [])
             return stub.task, of_day.index(stub.file) if stub.file in of_day else len(of_day), stub.line
 
@@ -76,7 +76,7 @@ class Workspace:
         return None if task in self.stubs else self.progress.state(task)
 
     def open_tasks(self, path: str | None = None) -> list[Task]:
-        """Return the open tasks of a path, by default of the learner's own."""
+        """Return the open tasks of a path, by default the learner's path."""
         return [task for task in _tasks_on(path or self.progress.path) if self.state(task.id) is None]
 
     def left_out(self, path: str, until: Task) -> list[Task]:
@@ -86,11 +86,11 @@ class Workspace:
         return [task for task in between if task not in on_path and self.state(task.id) is None]
 
     def next_task(self, path: str | None = None) -> Task | None:
-        """Return the next open task on a path, by default on the learner's own: the first in the learner's current week
-        or later, or else the first in an earlier week.
+        """Return the next open task on a path, by default the learner's path: the first one in the learner's current
+        week or later; without one, the first in an earlier week.
 
-        The course begins with week 1. Only a learner who has begun week 0 gets its tasks, until they do a task of
-        another week.
+        The course begins with week 1. Tasks of week 0 are returned only if the learner has begun week 0, and has done
+        no task of another week yet.
         """
         open_ = self.open_tasks(path)
         week = max((task.id.week for task in tasks() if self.state(task.id)), default=FIRST_WEEK)
@@ -103,7 +103,7 @@ class Workspace:
         return not any(self.state(task.id) for task in tasks())
 
     def place(self, day: Day, task: Task) -> CodePlace:
-        """Return the place of a task's code, whether or not it is written."""
+        """Return the place of a task's code, or of its stub."""
         if task.id in self.stubs:
             return self.stubs[task.id]
         for file in self.files(day):
@@ -131,7 +131,7 @@ class Workspace:
 
     def broken(self, day: Day) -> str | None:
         """Return a message if one of a day's files is missing, or has a conflict or a syntax error; otherwise None."""
-        from ..base.conflict import conflict_in  # here, since tests load this module and need no messages
+        from ..base.conflict import conflict_in  # imported here, since tests load this module and need no messages
         from ..ui import Messages
 
         for file in self.files(day):
@@ -157,15 +157,15 @@ class Workspace:
         return (PRISTINE / file.relative_to(self.package)).read_text(encoding="utf-8")
 
     def parts(self, day: Day, task: TaskId) -> dict[Path, list[str]]:
-        """Return the functions of a task, by file."""
+        """Return the names of a task's functions, keyed by file."""
         sources = {file: self.solution(file) if self.has_solutions else self.stub(file) for file in self.files(day)}
         names_by_file = {file: parts_of(source, file.name).get(task, []) for file, source in sources.items()}
         return {file: names for file, names in names_by_file.items() if names}
 
     @property
     def notes(self) -> dict[str, Any]:
-        """Return the course's notes between commands: the hints shown, and the mistakes that the last test run
-        named."""
+        """Return the notes that the course keeps from one command to the next: the hints shown, and the mistakes that
+        the last test run named."""
         try:
             notes = json.loads(self._notes_file.read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -190,7 +190,7 @@ class Workspace:
         return self.root / ".tiny-llm" / "notes.json"
 
     def _take_back_commit(self, copies: Path) -> None:
-        from .git import take_back_commit  # here, as only `update` makes commits
+        from .git import take_back_commit  # imported here, since only `update` makes commits
 
         take_back_commit(self.root, copies)
 
@@ -203,7 +203,7 @@ def changing(command: str) -> Iterator[Workspace]:
     """
     from ..ui import Messages, show_note
 
-    Messages.load()  # now, like git below, since `update` and `undo` replace the course's own files
+    Messages.load()  # loads them now, like git later, since `update` and `undo` replace the course's files
     import_module(".git", __package__)
     with locked(ROOT / ".tiny-llm" / "lock", f"./course {command}"):
         if reason := Workspace().backups.take_back_interrupted():

@@ -1,4 +1,5 @@
-"""Says in both languages what a value should have been, by the schema of the pydantic model that refused it."""
+"""Says in both languages what a value should have been, according to the schema of the pydantic model that refused
+it."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ __all__ = ["EXPECTED_STOP", "WrongValue", "first_wrong", "shown"]
 
 EXPECTED_STOP = phrase("expects_stop", most=MOST_STOPS, longest=LONGEST_STOP)
 _Schema = dict[str, Any]
-_SHOWN = 40  # characters of a value that is wrong
+_SHOWN = 40  # the most characters of a wrong value that are shown
 _KINDS = {
     "string": phrase("expects_any_text"),
     "boolean": phrase("expects_bool"),
@@ -26,8 +27,8 @@ _KINDS = {
 
 
 class WrongValue(NamedTuple):
-    """A value that a model refused. place: where it is, as in `steps[3].time`. names: if its name is unknown, the names
-    that its object may have; otherwise none."""
+    """A value that a pydantic model refused. place: where the value is, such as `steps[3].time`. names: if the model
+    does not know the value's name, the names that its object may have; otherwise empty."""
 
     place: str
     expected: Phrase
@@ -36,8 +37,8 @@ class WrongValue(NamedTuple):
 
 
 def first_wrong(kind: type[BaseModel], error: ValidationError, known: Mapping[str, Phrase] | None = None) -> WrongValue:
-    """Return the first value that is wrong. known: what is expected of fields of these names and of their items, and of
-    objects of these classes, where the schema alone says too little."""
+    """Return the first wrong value. known: where the schema alone says too little, what is expected of a field and its
+    items, keyed by the field's name, and of an object, keyed by its class."""
     first = error.errors(include_url=False, include_context=False)[0]
     walk = _Walk(kind.model_json_schema(), known or {})
     for part in first["loc"]:
@@ -51,13 +52,14 @@ def first_wrong(kind: type[BaseModel], error: ValidationError, known: Mapping[st
 
 
 def shown(value: object) -> str:
-    """Return a value as JSON has it, shortened if it is long."""
+    """Return a value in JSON, shortened if it is long."""
     text = json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
 class _Walk:
-    """The way from a model's schema to that of a value. expected: what is expected there, if its name is known."""
+    """The way from a model's schema to a value's schema. expected: what is expected of the value, if `known` has its
+    name."""
 
     def __init__(self, schema: _Schema, known: Mapping[str, Phrase]):
         self.schema, self.place = schema, ""
@@ -65,7 +67,7 @@ class _Walk:
         self._definitions, self._known = schema.get("$defs", {}), known
 
     def enter(self, part: int | str) -> bool:
-        """Go on to an item or a field. Return False for the name of a union's branch, which ends the way."""
+        """Go on to an item or a field. Return False if `part` is the name of a union's branch, where the way ends."""
         fields, others = self.schema.get("properties", {}), self.schema.get("additionalProperties")
         if isinstance(part, int) and "items" in self.schema:
             inner, place = self.schema["items"], f"{self.place}[{part}]"
@@ -82,7 +84,7 @@ class _Walk:
         return True
 
     def _resolved(self, schema: _Schema) -> _Schema:
-        """Return what a reference refers to, and what may be instead of null."""
+        """Follow references, and leave out null as an alternative."""
         if "$ref" in schema:
             return self._resolved(self._definitions[schema["$ref"].rpartition("/")[2]])
         choices = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]

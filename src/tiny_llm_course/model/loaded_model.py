@@ -23,7 +23,7 @@ __all__ = ["BITS", "DTYPES", "LAYERS", "LoadedModel", "Wanted"]
 BITS = (2, 4, 8)
 DTYPES = ("float32", "bfloat16", "float16")
 LAYERS = ("plain", "kernels", "tuned")
-MOST_LETTERS = 1_000  # letters of an error about a damaged model that are shown
+MOST_LETTERS = 1_000  # the most characters that are shown of an error about a damaged model
 _ATTENTION = "attention"  # the kernel that the cache calls
 
 
@@ -62,9 +62,9 @@ class Wanted:
 class LoadedModel:
     """A model, its tokenizer and the generation loop. Raises a CommandError if the model cannot be loaded.
 
-    option: the option that names the model. kernels: the kernels to compile besides those of the layers. path: the path
-    of the checkpoint. sampling: the checkpoint's own sampling settings, by their names in `make_sampler`. dtype: the
-    dtype in which the model computes.
+    option: the option that names the model. kernels: the kernels to compile in addition to those of the layers. path:
+    the path of the checkpoint. sampling: the checkpoint's own sampling settings, keyed by the arguments' names in
+    `make_sampler`. dtype: the dtype in which the model computes.
     """
 
     def __init__(self, wanted: Wanted, option: str = "--model", kernels: Sequence[str] = ()):
@@ -96,13 +96,13 @@ class LoadedModel:
         return has_cache(self._open) and hasattr(self._generation, "generate")
 
     def cache(self) -> Cache:
-        """Make an empty KV cache, whose attention is a kernel if the layers are."""
+        """Make an empty KV cache, whose attention is a kernel if the layers use kernels."""
         made: Cache = self._module("kv_cache").KVCache(len(self.model.layers), **self.attention())
         return made
 
     def attention(self) -> dict[str, Any]:
-        """Return the arguments that make a cache's attention a kernel, if the layers are not plain and the kernel is
-        written; otherwise none."""
+        """Return the arguments that make a cache's attention a kernel if the layers are not plain and the kernel is
+        written; otherwise {}."""
         if self._wanted.layers == "plain" or not self._is_written(_ATTENTION):
             return {}
         return {"attention": self._module("kernels.attention").flash_attention}
@@ -153,7 +153,7 @@ class LoadedModel:
         return model, tokenizer
 
     def _is_packed(self, path: Path) -> bool:
-        """Tell whether a quantised checkpoint's weights stay packed, as kernels need them."""
+        """Tell whether a quantised checkpoint's weights stay packed, which kernels need."""
         if self._wanted.bits is None and self._wanted.layers == "plain":
             return False
         quantization = import_module("tiny_llm_given.config").ModelConfig.from_pretrained(path).quantization
@@ -187,6 +187,6 @@ class LoadedModel:
 
 
 def _short(error: Exception) -> str:
-    """Return the error's text, cut short: names in a damaged checkpoint may be as long as the file."""
+    """Return the error's text, shortened, because names in a damaged checkpoint may be as long as the file."""
     said = str(error)
     return said if len(said) <= MOST_LETTERS else f"{said[:MOST_LETTERS]} …"

@@ -1,4 +1,5 @@
-"""Lists the tasks whose code a command runs. The command reports open ones among them as missing, or as filled in."""
+"""Lists the tasks whose code a command runs. The command reports the open tasks among them as missing, or as filled
+in."""
 
 from __future__ import annotations
 
@@ -14,24 +15,24 @@ __all__ = ["has_cache", "is_written", "needs_of_serving", "needs_of_text", "open
 _LOOP = TaskId(1, 6, 1)  # the generation loop without a cache
 _SAMPLING = 7  # day of week 1
 _CACHE, _QUANTISED, _KERNELS = 1, 3, (4, 5, 6, 7)  # days of week 2
-_AHEAD = TaskId(2, 1, 4)  # asynchronous decoding: no command needs it
-_METAL = {  # tasks that no command needs: where their code is missing, the CPU's kernels run
+_AHEAD = TaskId(2, 1, 4)  # asynchronous decoding, which no command needs
+_METAL = {  # tasks that no command needs, because the CPU's kernels replace missing code
     TaskId(2, day, task) for day, task in ((2, 5), (4, 4), (5, 4), (5, 5), (5, 6), (6, 3), (7, 4), (7, 5))
 } | {TaskId(3, 4, 3)}
-_MEASURING = TaskId(3, 2, 2)  # measures how long requests wait: only tests and experiments need it
-_SAMPLING_AT_ONCE = TaskId(3, 2, 3)  # without it, requests are sampled one after the other
+_MEASURING = TaskId(3, 2, 2)  # measures how long requests wait; only tests and experiments need this task
+_SAMPLING_AT_ONCE = TaskId(3, 2, 3)  # optional: without this task, requests are sampled one after the other
 
 
 def has_cache(stubs: Iterable[Stub]) -> bool:
-    """Tell whether text is generated with a KV cache while these tasks are still open."""
+    """Tell whether text is generated with a KV cache while these stubs are not written."""
     return not any((stub.task.week, stub.task.day) == (2, _CACHE) and stub.task != _AHEAD for stub in stubs)
 
 
 def needs_of_text(is_quantised: bool, layers: str, is_greedy: bool, is_cached: bool) -> set[TaskId]:
     """Return the tasks whose code `main` and `chat` run.
 
-    is_greedy: whether the likeliest token is taken each time, which needs no sampler. is_cached: whether the loop has a
-    KV cache; without a cache, it is week 1's loop.
+    is_greedy: whether each token is the likeliest one, which needs no sampler. is_cached: whether the loop has a KV
+    cache. Without a cache, the loop is week 1's.
     """
     days = select_days("1", None)[: -1 if is_greedy else None]
     week_2 = {_CACHE} if is_cached else set()
@@ -58,8 +59,8 @@ def _tasks(days: list[Day]) -> set[TaskId]:
 
 
 def is_written(kernel: str, stubs: list[Stub]) -> bool:
-    """Tell whether a kernel is written: none of the stubs belongs to the kernel, or to a header that it includes. A
-    stub in Metal does not count, because the CPU's kernel runs instead."""
+    """Tell whether a kernel is written: no stub belongs to the kernel or to a header that it includes. A stub in Metal
+    does not count, because the CPU's kernel runs instead."""
     from tiny_llm_native.includes import with_included
 
     files = {stub.file for stub in stubs if stub.file.parent.name == "kernels" and stub.file.suffix != ".metal"}

@@ -40,7 +40,7 @@ __all__ = [
 
 DEFAULT_MODEL = "story"
 COURSE_SAMPLING = {"temperature": 0.7, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0}
-MAX_TOKENS, MAX_TOKENS_THINKING = 400, 4096  # where --max-tokens is left out
+MAX_TOKENS, MAX_TOKENS_THINKING = 400, 4096  # the defaults of --max-tokens
 
 
 def _default(name: str) -> str:

@@ -1,4 +1,5 @@
-"""The arithmetic of the tuned layers: what commands allow, and how they tell what is chosen and measured."""
+"""The arithmetic mode of the tuned layers: which modes commands allow, and how commands show the choice and the
+speeds."""
 
 from __future__ import annotations
 
@@ -15,18 +16,19 @@ __all__ = ["allow_int8", "arithmetic_flags", "choices", "chosen_line"]
 
 
 def allow_int8() -> None:
-    """Let products with packed weights round activations to 8 bits, unless the environment names an arithmetic."""
-    from tiny_llm_native.matmul.arithmetic import VARIABLE  # here, as below, so that an error in native code ends only
-    # commands that need it
+    """Let products with packed weights round activations to 8 bits, unless an environment variable names an arithmetic
+    mode."""
+    from tiny_llm_native.matmul.arithmetic import VARIABLE  # imported here, so that an error in native code ends only
+    # commands that need native code
 
     os.environ.setdefault(VARIABLE, "fast")
 
 
 def arithmetic_flags(words: Messages) -> tuple[str, ...]:
-    """Return the compiler's options for kernels with packed weights. Say so if that has to be measured first.
+    """Return the compiler's options for kernels with packed weights. If speeds must be measured first, tell the user.
 
     Raises:
-        CommandError: the environment asks for an arithmetic that there is not.
+        CommandError: the environment variable names an arithmetic mode that does not exist.
     """
     from tiny_llm_native.matmul import arithmetic
 
@@ -36,19 +38,19 @@ def arithmetic_flags(words: Messages) -> tuple[str, ...]:
         return arithmetic.flags()
     except ValueError as error:
         raise CommandError("wrong_arithmetic", reason=error) from None
-    except RuntimeError:  # a kernel does not compile: whoever calls one is told
+    except RuntimeError:  # a kernel does not compile; a command that calls it will report the error
         return ()
 
 
 def chosen_line(words: Messages) -> str:
-    """Return a line that says which arithmetic is chosen."""
+    """Return a line that names the chosen arithmetic mode."""
     from tiny_llm_native.matmul import arithmetic
 
     return words("arithmetic_chosen", choice=_told(arithmetic.chosen(), words))
 
 
 def choices(speeds: Speeds, words: Messages) -> Iterator[str]:
-    """Yield lines: the speeds of each arithmetic, then what is chosen without and with --fast."""
+    """Yield lines: the speeds of each arithmetic mode, then the modes chosen without and with --fast."""
     from tiny_llm_native.matmul.arithmetic import choose
 
     for name in speeds.few:

@@ -1,4 +1,4 @@
-"""Builds a file of kernels for a second look: with checks, with warnings, or with variables that begin as 0."""
+"""Builds a file of kernels for a second look: with checks, with warnings, or with variables that start as 0."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from metal_host.toolchain import compiler_command, for_this_processor, run_in_en
 __all__ = ["REQUEST", "SECONDS", "BuildError", "Warned", "build_checked", "build_set", "can_name_lines", "warnings_in"]
 
 REQUEST = "TINY_LLM_SECOND_LOOK"  # the variable that tells checked_run.py what to do
-SECONDS = 5  # of computing that a kernel call may take in a checked run; the longest takes a tenth of a second
+SECONDS = 5  # processor time that a kernel call may take in a checked run; the longest takes 0.1 s
 RUNTIME = Path(__file__).with_name("checked.cpp")
 FAULTS = "bounds,shift,integer-divide-by-zero,signed-integer-overflow,return,unreachable"
 CHECKED = (
@@ -23,16 +23,16 @@ CHECKED = (
     "-g",
     "-fno-omit-frame-pointer",
     "-fno-optimize-sibling-calls",
-    "-fno-finite-loops",  # an endless loop stays endless
+    "-fno-finite-loops",  # keeps an endless loop endless
     "-fstack-protector-all",
-    "-ftrivial-auto-var-init=pattern",  # no variable is 0 by chance
+    "-ftrivial-auto-var-init=pattern",  # so that no variable is 0 by chance
     f"-fsanitize={FAULTS}",
     f"-fno-sanitize-recover={FAULTS}",
     "-D_GLIBCXX_ASSERTIONS",
     "-D_LIBCPP_HARDENING_MODE=_LIBCPP_HARDENING_MODE_FAST",
 )
-WARNING = ("-O2", "-Wall", "-Wextra", "-Wno-sign-compare")  # the compiler finds more when it optimises
-SET = ("-O0", "-shared")  # if it optimises, GCC 12 sets a loop's variables only once
+WARNING = ("-O2", "-Wall", "-Wextra", "-Wno-sign-compare")  # the compiler finds more problems when it optimises
+SET = ("-O0", "-shared")  # -O0, since an optimising GCC 12 sets a loop's variables only once
 
 
 class BuildError(Exception):
@@ -50,7 +50,7 @@ def build_checked(source: Path, headers: Path, folder: Path) -> tuple[Path, str]
     compiler's warnings.
 
     Raises:
-        BuildError: there is no compiler, or it does not know one of our options, or the file has an error.
+        BuildError: there is no compiler, the compiler does not know one of our options, or the file has an error.
     """
     compiler = _compiler(headers)
     kernel, runtime, library = (folder / name for name in ("kernel.o", "runtime.o", "checked.so"))
@@ -61,10 +61,10 @@ def build_checked(source: Path, headers: Path, folder: Path) -> tuple[Path, str]
             pool.submit(_run, [*compiler, *WARNING, "-c", str(source), "-o", str(folder / "warned.o")]),
         ]
         said = [run.result() for run in runs]
-    # so that the library calls its own `operator new`, not the process's
+    # make the library call its own `operator new`, not the process's
     own = () if sys.platform == "darwin" else ("-Wl,-Bsymbolic", "-Wl,-z,defs")
     _run([*compiler, "-shared", *own, str(kernel), str(runtime), "-o", str(library)])
-    if sys.platform == "darwin":  # line numbers are in the object file, which is deleted
+    if sys.platform == "darwin":  # needed since the line numbers are in the object file, which is deleted
         _run(["xcrun", "dsymutil", str(library), "-o", f"{library}.dSYM"])
     return library, said[2]
 
@@ -75,7 +75,8 @@ def can_name_lines() -> bool:
 
 
 def build_set(source: Path, headers: Path, folder: Path) -> tuple[Path, Path]:
-    """Build a library in which each local variable begins as 0, and another one in which it begins as a strange number.
+    """Build a library in which each local variable starts as 0, and another one in which it starts as an unlikely
+    number.
 
     Raises the same errors as `build_checked`.
     """
@@ -91,7 +92,7 @@ def build_set(source: Path, headers: Path, folder: Path) -> tuple[Path, Path]:
 
 
 def _compiler(headers: Path) -> list[str]:
-    from tiny_llm_native.compiler import KERNEL_FLAGS  # here, so that an error there breaks few commands
+    from tiny_llm_native.compiler import KERNEL_FLAGS  # imported here, so that an error in it breaks few commands
 
     command = compiler_command()
     if not command:
@@ -110,9 +111,9 @@ def _run(command: list[str]) -> str:
 
 
 def warnings_in(said: str, source: Path, region: list[int]) -> list[Warned]:
-    """Return the compiler's warnings about the lines `region` of a file, each once, however many types a template has.
+    """Return the compiler's warnings about the lines `region` of a file, each once, even if a template has many types.
 
-    A warning about inlined code counts for the line in the region that calls this code.
+    A warning about inlined code counts for the line in the region that calls the inlined code.
     """
     warnings: dict[Warned, None] = {}
     for text, places in _warnings(said.splitlines()):
@@ -123,10 +124,10 @@ def warnings_in(said: str, source: Path, region: list[int]) -> list[Warned]:
 
 
 def _warnings(lines: list[str]) -> Iterator[tuple[str, list[tuple[str, int]]]]:
-    """Yield each warning with its places: its own, the calls that were inlined, and the declaration."""
+    """Yield each warning with its places: the warning's line, the calls that were inlined, and the declaration."""
     from tiny_llm_native.compiler import plain
 
-    led: list[tuple[str, int]] = []  # places that come before the warning in the output
+    led: list[tuple[str, int]] = []  # places that precede the warning in the output
     current: tuple[str, list[tuple[str, int]]] | None = None
     for text in lines:
         inlined = re.search(r"inlined from .* at (.+?):(\d+):\d+", text)

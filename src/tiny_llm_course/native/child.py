@@ -1,4 +1,4 @@
-"""Runs a long process: yields its lines as they come, and leaves no process behind when the command is interrupted."""
+"""Runs a long process: yields its output line by line, and ends all its processes if the command is interrupted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Child:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            start_new_session=True,  # so that Ctrl-C reaches it once, through `end`
+            start_new_session=True,  # so that Ctrl-C reaches the process once, through `end`
         )
         self._lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
@@ -54,8 +54,8 @@ class Child:
             yield line.rstrip("\n")
 
     def end(self) -> None:
-        """Interrupt the process and all that it started; kill all of them if the process does not end in GRACE
-        seconds."""
+        """Interrupt the process and all processes that it started. If it has not ended after GRACE seconds, kill them
+        all."""
         for sent in (signal.SIGINT, signal.SIGKILL):
             if self._process.poll() is not None:
                 return

@@ -22,7 +22,7 @@ from .child import running
 __all__ = ["COMPILE", "Compiled", "compile_files", "compile_for"]
 
 NATIVE = SRC / "tiny_llm_native"
-PACKED = NATIVE / "matmul"  # kernels that are compiled for an arithmetic
+PACKED = NATIVE / "matmul"  # kernels that are compiled for an arithmetic mode
 
 COMPILE = """
 import json, os, signal, sys
@@ -80,13 +80,14 @@ except KeyboardInterrupt:
     raise
 finally:
     pool.shutdown(cancel_futures=True)
-"""  # compiles the files in its arguments, of which the first two are the folder of the packages, and flags by file
+"""  # arguments: the packages' folder, the compiler's flags for each file, and the files to compile
 
 
 class Compiled:
-    """A compilation. It shows its progress in the last line of a terminal or, without a terminal, in lines on stderr.
+    """A compilation, which shows its progress in the last line of a terminal or, without a terminal, in lines on
+    stderr.
 
-    names: the paths of the files that were not compiled before. problems: the compiler's errors, by the file's path.
+    names: the paths of the files that had to be compiled. problems: the compiler's errors, keyed by the file's path.
     seconds: the time that the compilation took.
     """
 
@@ -99,7 +100,7 @@ class Compiled:
         self._ended: list[str] = []
 
     def take(self, event: str, *values: Any) -> None:
-        """Note an event that the compiling process reports."""
+        """Record an event that the compiling process reports."""
         if event == "waiting":
             self.names = values[0]
             if self.names:
@@ -111,7 +112,7 @@ class Compiled:
         self.show()
 
     def show(self) -> None:
-        """Show on a terminal how far the compilation is."""
+        """Show the progress of the compilation if there is a terminal."""
         if running := [name for name in self._begun if name not in self._ended]:
             numbers = {"done": len(self._ended), "count": len(self.names), "names": _stems(running)}
             self._status.show(self._words("compile_status", seconds=f"{self._passed():.0f}", **numbers))
@@ -140,7 +141,7 @@ class Compiled:
 def compile_files(
     files: Sequence[Path], words: Messages, flags: Mapping[str, Sequence[str]] = MappingProxyType({})
 ) -> Compiled:
-    """Compile these files of kernels in a separate process. flags: the compiler's further options, by path.
+    """Compile these files of kernels in a separate process. flags: further options of the compiler, keyed by path.
 
     Raises:
         CommandError: the process failed.
@@ -167,7 +168,7 @@ def compile_files(
 
 def compile_for(package: str, kernels: Collection[str], words: Messages) -> None:
     """Compile these kernels of a package, or of the code that both packages share, unless kernels are off or no MLX
-    extension is built. Print nothing if all of them are compiled already.
+    extension is built. If all kernels have been compiled, print nothing.
 
     A kernel that does not compile raises its error when it is first called.
     """

@@ -24,14 +24,14 @@ __all__ = ["Kernels", "ensure_extension", "has_kernels", "kernels_of"]
 class Kernels:
     """A package's kernel files."""
 
-    written: list[Path]  # files of which at least one task is written, or that have no tasks
+    written: list[Path]  # files with at least one written task, and files without tasks
     open: dict[Path, list[TaskId]]  # files with stubs, and the tasks of these stubs
-    faulty: dict[Path, str]  # files whose markers are damaged, and how
+    faulty: dict[Path, str]  # files whose markers are damaged, and the damage
 
 
 def ensure_extension(package_name: str, days: list[Day], words: Messages) -> None:
-    """Build the MLX extension for the tests of these days, if one of their kernels is written and the extension is not
-    current."""
+    """Build the MLX extension for the tests of these days if one of the days' kernels is written and the extension is
+    outdated or missing."""
     native = Workspace().native
     if not has_kernels(days) or mlx_extension.is_current(native):
         return
@@ -39,7 +39,7 @@ def ensure_extension(package_name: str, days: list[Day], words: Messages) -> Non
     if any(file.name in names for file in kernels_of(SRC / package_name).written):
         try:
             mlx_extension.build(native, words, show)
-        except CommandError as problem:  # the tests say the rest
+        except CommandError as problem:  # the tests will say more
             show(str(problem), fg="yellow")
 
 
@@ -54,7 +54,7 @@ def kernels_of(package: Path) -> Kernels:
     kernels = Kernels([], {}, {})
     shared = (file for file in code_files(Workspace().native) if file.suffix == ".cpp")
     files = {file.name: file for file in (*(package / "kernels").glob("*.cpp"), *shared)}
-    for _, file in sorted(files.items()):  # of two files with the same name, ops load the shared one
+    for _, file in sorted(files.items()):  # if two files have the same name, ops load the shared one
         if file.name == mlx_extension.SOURCE:
             continue
         try:
@@ -71,8 +71,8 @@ def kernels_of(package: Path) -> Kernels:
 
 
 def _regions_of(file: Path) -> dict[TaskId, str]:
-    """Return the code of the tasks that a kernel of this file runs, by task: those in the file, and in the headers that
-    it includes from the same folder."""
+    """Return the code of the tasks that a kernel of this file runs, keyed by task: tasks in the file, and in the
+    headers that the file includes from its folder."""
     code_by_task: dict[TaskId, str] = {}
     for part in with_included(file):
         if part.parent == file.parent:

@@ -1,7 +1,7 @@
 """Builds the MLX extension (mlx_extension.cpp), once for programs and once for tests, and checks that it works.
 
-The build needs a compiler, Python's headers, CMake, and a nanobind with the same ABI as MLX's wheel. With another
-nanobind the build succeeds, too, but the first call fails.
+The build needs a compiler, Python's headers, CMake, and a nanobind with the same ABI as MLX's wheel. With a different
+nanobind, the build succeeds, but the first call fails.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ __all__ = [
 ]
 
 SOURCE, HEADERS = "mlx_extension.cpp", ("kernel.h", "pool.h")
-NAMES = "_mlx_extension", "_mlx_extension_watched"  # for programs, and for tests (with the headers in `checks`)
+NAMES = "_mlx_extension", "_mlx_extension_watched"  # builds for programs, for tests (with `checks`)
 PACKAGES = ("nanobind", "cmake", "ninja")
 STAMP = "mlx_extension.json"
 CMAKE = Path(__file__).with_name("mlx_extension.cmake")
 LOG = Path(".tiny-llm") / "build-ext.log"
-NINJA = re.compile(r"\[(\d+)/(\d+)\] ")  # how Ninja begins a line of progress
-MOST = 300  # characters of an error that are shown
+NINJA = re.compile(r"\[(\d+)/(\d+)\] ")  # the start of Ninja's lines of progress
+MOST = 300  # the most characters of an error that are shown
 STALE = 3600  # seconds after which a build's folder counts as left over
 
 CHECK = """
@@ -66,7 +66,7 @@ x = mx.arange(6.0).reshape(2, 3)
 assert mlx_extension.copied(x).tolist() == x.tolist(), "a kernel of the MLX extension gave a wrong result"
 """
 
-SYSTEMS = {  # for each missing part, the command to type on each system
+SYSTEMS = {  # missing part -> system -> the command to type
     "compiler": {
         "debian": "sudo apt install g++",
         "fedora": "sudo dnf install gcc-c++",
@@ -125,7 +125,8 @@ def compiler() -> str | None:
 
 
 def compiler_problem(native: Path, words: Messages) -> tuple[str, str] | None:
-    """Return the reason why the compiler cannot compile kernels, and the command that helps; None if it can."""
+    """Return the reason why the compiler cannot compile kernels, and the command that helps; None if it can compile
+    them."""
     version, name = compiler(), os.environ.get("CXX")
     if version is None:
         missing = words("ext_wrong_cxx", name=name), "unset CXX"
@@ -138,13 +139,14 @@ def compiler_problem(native: Path, words: Messages) -> tuple[str, str] | None:
 
 
 def _compiler(*arguments: str) -> subprocess.CompletedProcess[str] | None:
-    """Run the compiler, if there is one."""
+    """Run the compiler. Return None if there is no compiler."""
     command = compiler_command()
     return run_in_english([*command, *arguments]) if command and shutil.which(command[0]) else None
 
 
 def tools() -> dict[str, str | None]:
-    """Return the versions of the packages that build the MLX extension, by name; None for a missing one."""
+    """Return the versions of the packages that build the MLX extension, keyed by name, with None for missing
+    packages."""
     found: dict[str, str | None] = {}
     for name in PACKAGES:
         try:
@@ -273,7 +275,7 @@ def _hash(native: Path) -> str:
 
 
 def _tool(name: str) -> str:
-    """Return the path of the virtual environment's program, or else of the system's."""
+    """Return the path of the program in the virtual environment; if it has none, the system's program."""
     own = Path(sys.executable).parent / name
     return str(own) if own.exists() else shutil.which(name) or name
 
@@ -283,7 +285,7 @@ def _directory(module: str, option: str) -> str:
 
 
 def _first_error(output: str) -> str:
-    """Return the compiler's first error, or else CMake's, whose text follows the line with `CMake Error`."""
+    """Return the compiler's first error; without one, CMake's, whose text follows the line with `CMake Error`."""
     lines = output.strip().splitlines() or ["no output"]
     if of_compiler := next((line for line in lines if re.search(r"\berror: ", line)), ""):
         return of_compiler.strip()

@@ -1,4 +1,4 @@
-"""The number of threads on which kernels run."""
+"""Sets and returns the number of threads on which kernels run."""
 
 from __future__ import annotations
 

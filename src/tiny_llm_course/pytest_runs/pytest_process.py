@@ -23,7 +23,7 @@ _MEANING = {
     ),
     "SIGFPE": ": an integer was divided by zero",
 }
-_EXIT = 5  # seconds that the process gets to end after its last event
+_EXIT = 5  # seconds in which the process must end after its last event
 _USUAL = (0, 1, 5)  # exit codes: all tests passed, some failed, there were none
 
 
@@ -36,12 +36,12 @@ class PytestProcess:
 
     def __init__(self, command: list[str], folder: Path | None = None):
         self.descriptor, write = os.pipe()
-        self.heard = monotonic()  # when the last event came
-        self.left: Counter[str] | None = None  # tests still to run, by task; None until pytest has chosen them
+        self.heard = monotonic()  # the time of the last event
+        self.left: Counter[str] | None = None  # tests still to run, by task; None until pytest has chosen tests
         self.running = ""  # the test that is running
-        self.is_compiling = False  # whether it waits for a compiler
-        self.is_over = False  # whether all tests are over, and their results have arrived
-        self.was_killed = False  # whether `end` was given a reason to kill it
+        self.is_compiling = False  # whether that test waits for a compiler
+        self.is_over = False  # whether all tests have ended, and their results have arrived
+        self.was_killed = False  # whether `end` was called with a reason to kill the process
         self._about: dict[str, Any] | None = None
         self._pending = b""
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 (`end` closes it)
@@ -88,9 +88,9 @@ class PytestProcess:
     def end(self, problem: str) -> tuple[str, dict[str, Any] | None]:
         """End the process and all processes that it started.
 
-        problem: the reason to kill it now, or "" if the process has written its last event. In that case, it gets a few
-        seconds to end by itself. It may fail to end if all tests are over, because threads that never end keep Python
-        from ending.
+        problem: the reason to kill the process now, or "" if the process has written its last event. In that case, wait
+        a few seconds for the process to end by itself. Even after all tests, it may not end, because threads that never
+        end keep Python running.
 
         Return the problem ("" if there was none), and a description of the test that was running (None if no test was).
         """

@@ -36,7 +36,7 @@ Advice: TypeAlias = tuple[str, dict[str, str]]  # a key of messages.toml, and th
 
 TESTS = ROOT / "tests"
 HIDDEN = "test_hidden_"  # the prefix of the names of files with an instructor's own tests
-TIME_LIMIT = 30  # seconds for each test, compiling aside; the slowest test takes two on a slow machine
+TIME_LIMIT = 30  # seconds for each test, plus compiling; the slowest test takes 2 s on a slow machine
 GRACE = 5  # seconds between the end of a test's time limit and the end of its process
 COMPILING = 600  # seconds after which a compiler or a starting process counts as hung
 WORST = ("crash", "hang", "changed")  # kinds of failures that are shown before others, in this order
@@ -57,9 +57,9 @@ class Result:
 
     test: str
     task: TaskId
-    outcome: str  # passed, failed, unsolved, skipped or not run
-    kind: str = ""  # of a failure: one of WORST, or "" for any other
-    hidden: bool = False  # an instructor's own test
+    outcome: str  # passed, failed, unsolved, skipped, or not run
+    kind: str = ""  # the kind of failure: one of WORST, or "" for any other failure
+    hidden: bool = False  # whether the test is an instructor's own
     message: str = ""
     advice: Advice | None = None
     doc: str = ""
@@ -72,19 +72,19 @@ class Result:
 class PytestRun:
     """The results of a run so far."""
 
-    package: str = ""  # under test
+    package: str = ""  # the package under test
     results: list[Result] = field(default_factory=list)
-    collected: Counter[TaskId] = field(default_factory=Counter)  # tests of each task, chosen or not
-    chosen: Counter[TaskId] = field(default_factory=Counter)  # tests of each task that are run
+    collected: Counter[TaskId] = field(default_factory=Counter)  # all tests of each task
+    chosen: Counter[TaskId] = field(default_factory=Counter)  # tests of each task that this run executes
     begun: Counter[TaskId] = field(default_factory=Counter)  # tests of each task that were started
     finished: Counter[TaskId] = field(default_factory=Counter)  # tests of each task that have a result
     unmarked: list[str] = field(default_factory=list)  # an instructor's tests that belong to no task
     lost: Counter[TaskId] = field(default_factory=Counter)  # tests that did not run because their process died
     compiling: str = ""  # the file that a compiler compiles for a test
-    named: dict[TaskId, str] = field(default_factory=dict)  # each task's known mistake, by its id in the catalogue
+    named: dict[TaskId, str] = field(default_factory=dict)  # task -> the id of the known mistake that was named
     left: dict[TaskId, tuple[int, int]] = field(
         default_factory=dict
-    )  # each task's known mistakes: how many the run had no time to try, and how many there are
+    )  # task -> how many known mistakes the run had no time to try, and how many there are
     running: str = ""  # the test in which a process died or was killed
     problem: str = ""  # why that process ended, or pytest's message if it ran no tests at all
     interrupted: bool = False
@@ -131,14 +131,14 @@ class PytestRun:
 
     @property
     def failures(self) -> list[Result]:
-        """Return the results of the tests that failed, the worst kinds first."""
+        """Return the results of the failed tests, the worst kinds first."""
         rank = {kind: number for number, kind in enumerate(WORST)}
         failed = [result for result in self.results if result.outcome == "failed"]
         return sorted(failed, key=lambda result: rank.get(result.kind, len(WORST)))
 
     @property
     def num_not_run(self) -> int:
-        """Count the chosen tests that did not run."""
+        """Return the number of chosen tests that did not run."""
         return self.lost.total() + sum(result.outcome == "not run" for result in self.results)
 
     def of(self, task: TaskId) -> list[Result]:
@@ -164,7 +164,7 @@ def pytest_command(files: list[Path], package: str, arguments: list[str], tests:
     """Return the command that runs the tests in some files."""
     root = tests.parent
     options = ["-q", "--no-header", "--tb=short", f"--rootdir={root}", "-c", str(root / "pyproject.toml")]
-    options += ["-p", "no:hypothesispytest", "-p", "no:anyio"]  # a second to import, and no day test needs them
+    options += ["-p", "no:hypothesispytest", "-p", "no:anyio"]  # slow to import, and no day test needs them
     return [sys.executable, "-m", "pytest", *options, f"--impl={package}", *arguments, *map(str, files)]
 
 
@@ -182,8 +182,8 @@ def run_tests(
 ) -> PytestRun:
     """Run tests in up to `jobs` processes, each with a share of the files.
 
-    on_event: a function that gets the run so far after each new event.
-    time_limit: seconds that a test may take, compiling aside.
+    on_event: a function that is called with the run so far after each new event.
+    time_limit: seconds that a test may take, not counting compilation.
     deadline: seconds after which all processes are killed. Setting `stop` kills them at once.
     folder: the working directory of the processes. None: the current directory.
     """
@@ -205,7 +205,7 @@ def run_tests(
             process.kill()
         for process in processes:
             run.end(process, run.problem or "ended")
-    if len(shares) > 1:  # into the order in which one process would run the tests
+    if len(shares) > 1:  # sort into the order in which one process would run the tests
         run.results.sort(key=lambda result: (result.hidden, result.task.week, result.task.day))
     run.seconds = monotonic() - start
     return run
@@ -222,7 +222,7 @@ def _listen(
     """Add the processes' events to the run. End each process after its last event, and remove it from the list.
 
     Raises:
-        TimeoutError: the caller has to end all processes. The message gives the reason.
+        TimeoutError: the caller must end all processes. The message gives the reason.
     """
     while processes:
         ready, _, _ = select.select([process.descriptor for process in processes], [], [], 0.5)
@@ -232,7 +232,7 @@ def _listen(
             raise TimeoutError("interrupted")
         for process in list(processes):
             events = process.events() if process.descriptor in ready else []
-            waits = process.is_compiling or process.left is None  # for a compiler, or for imports
+            waits = process.is_compiling or process.left is None  # the process waits for a compiler, or for imports
             hangs = events == [] and monotonic() - process.heard > (COMPILING if waits else patience)
             for event in events or []:
                 run.take(event)
@@ -249,9 +249,9 @@ def asked_time_limit() -> float:
     """Return the time limit of a test in seconds: TINY_LLM_TIME_LIMIT from the environment, or the default.
 
     Raises:
-        CommandError: TINY_LLM_TIME_LIMIT is not a number above 0.
+        CommandError: TINY_LLM_TIME_LIMIT is not a number greater than 0.
     """
-    from ..ui import CommandError, phrase  # here, since tests load this module and need no messages
+    from ..ui import CommandError, phrase  # imported here, since tests load this module and need no messages
 
     text = os.environ.get("TINY_LLM_TIME_LIMIT") or str(TIME_LIMIT)
     with suppress(ValueError):

@@ -1,4 +1,4 @@
-"""Ends a test that takes too long, at the line that is running. The time that a compiler takes does not count."""
+"""Ends a test that takes too long, at the line that is running. The time for compiling does not count."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 
 __all__ = ["TimedOut", "end_time_limit", "leave_out_compiling", "time_limit"]
 
-_COMPUTING = 3  # a loop that never ends computes all the time, so it is found after a third of the limit
+_COMPUTING = 3  # an endless loop computes all the time, so it is found after a third of the limit
 _TIMERS = {"ITIMER_REAL": "SIGALRM", "ITIMER_PROF": "SIGPROF"}
 
 
 class TimedOut(BaseException):
-    """The error of a test that exceeded its time limit. The message is the limit that it exceeded.
+    """The error of a test that exceeded its time limit. The error's message is the limit.
 
-    It is a BaseException, so that a learner's `except Exception` does not catch it.
+    The class is a BaseException, so that a learner's `except Exception` does not catch the error.
     """
 
 
@@ -28,8 +28,8 @@ class TimedOut(BaseException):
 def time_limit(seconds: float) -> Iterator[None]:
     """Raise TimedOut in the block after `seconds` of wall-clock time, or after a third of that in processor time.
 
-    The limit on processor time is lower, because a busy machine makes a test wait longer but not compute longer. On a
-    system without timer signals, the block has no limit.
+    The limit on processor time is lower, because on a busy machine a test waits longer but does not compute longer. On
+    a system without timer signals, the block has no limit.
     """
     if not hasattr(signal, "setitimer"):
         yield
@@ -59,8 +59,8 @@ def end_time_limit() -> None:
 def leave_out_compiling(tell: Callable[[str], None]) -> None:
     """Stop the clock whenever the main thread waits for a compiler, from now until the process ends.
 
-    Packages with kernels announce the compiler by audit events. tell: a function that gets the name of the file when
-    the compiler starts, and "" when it has ended.
+    Packages with kernels announce the compiler by audit events. tell: a function that is called with the file's name
+    when the compiler starts, and with "" when it has ended.
     """
     left: list[float] = []
 
@@ -82,6 +82,6 @@ def leave_out_compiling(tell: Callable[[str], None]) -> None:
 
 
 def _set(seconds: list[float]) -> list[float]:
-    """Set both timers to so many seconds; 0 stops a timer. Return the seconds that each had left."""
+    """Set both timers to these seconds; 0 stops a timer. Return the seconds that each timer had left."""
     timers = [getattr(signal, name) for name in _TIMERS]
     return [signal.setitimer(timer, value)[0] for timer, value in zip(timers, seconds, strict=True)]

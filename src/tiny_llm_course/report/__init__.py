@@ -1,1 +1,1 @@
-"""`tiny-llm report`: a failure that nothing explains, written down for an issue."""
+"""`tiny-llm report`: describes a failure that nothing explains, for an issue."""

@@ -15,8 +15,8 @@ __all__ = ["own_code"]
 
 
 def own_code(workspace: Workspace, task: TaskId) -> dict[str, str]:
-    """Return the learner's code of a task, by path in the package: a module with the task's functions, or a region with
-    its markers. All files have to parse."""
+    """Return the learner's code of a task, keyed by path in the package: a module with the task's functions, or a
+    region with its markers. All files must be valid Python."""
     code = {}
     for file, names in workspace.parts(day_of(task), task).items():
         path = file.relative_to(workspace.package).as_posix()
@@ -30,8 +30,8 @@ def own_code(workspace: Workspace, task: TaskId) -> dict[str, str]:
 
 
 def _needed(yours: str, stub: str, task: TaskId, names: list[str]) -> set[str]:
-    """Return the names of the definitions to report: the task's, given ones that the learner changed, and new ones that
-    any of these use."""
+    """Return the names of the definitions to report: the task's, given definitions that the learner changed, and new
+    ones that any of these definitions use."""
     mine, given = definitions(yours), definitions(stub)
     others = {name for of, parts in task_parts(stub).items() if of != task for name in parts}
     changed = {

@@ -1,4 +1,4 @@
-"""`tiny-llm report`: a failure that nothing explains yet, in a file that you can attach to an issue."""
+"""`tiny-llm report`: describes a failure that nothing explains yet, in a file that you can attach to an issue."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def report(task: TaskArgument = None, out: Out = OUT, lang: Lang = None) -> None
 
 
 def _tested(task: TaskId, workspace: Workspace, words: Messages) -> PytestRun:
-    """Run all tests of the task as `test` does, and show a line for it."""
+    """Run all tests of the task as `test` does, and show the task's line."""
     days, package = [day_of(task)], PACKAGES["mine"]
     ensure_extension(package, days, words)
     lines = TaskLines(days, workspace, words)
@@ -69,7 +69,7 @@ def _tested(task: TaskId, workspace: Workspace, words: Messages) -> PytestRun:
 
 
 def write_new(folder: Path, task: TaskId, text: str) -> Path:
-    """Write the report into a new file, and return the file's path. Reports that exist already are kept."""
+    """Write the report into a new file, and return the file's path. Older reports are kept."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         names = (f"report-{task}{f'-{number}' if number > 1 else ''}.md" for number in count(1))
@@ -81,7 +81,7 @@ def write_new(folder: Path, task: TaskId, text: str) -> Path:
 
 
 def _versions() -> Iterator[str]:
-    """Yield the versions that a test's result can depend on. None of them identifies a person."""
+    """Yield the versions on which a test's result can depend. No version identifies a person."""
     known = about("", "tiny-llm", "mlx", "numpy")
     if commit := _commit():
         yield f"course: commit {commit}"

@@ -21,7 +21,7 @@ EXPECTED = """
 ## What did you expect?
 
 <!-- What should the code do? Why do you think that it does? A sentence here helps whoever reads this. -->"""
-SHOWN = 3  # failures in full; the others only by name
+SHOWN = 3  # failures that are shown in full; the others are only named
 SOURCES = "src/tiny_llm/"
 OUTCOMES = {
     "failed": "failed",
@@ -39,10 +39,10 @@ FOLDERS = re.compile(r"(?<![\w.~/])(/[^\s/'\"`()<>]+)/(?:[^\s/'\"`()<>]+/)*")  #
 
 @dataclass(frozen=True)
 class Reported:
-    """The task and the code that a report contains."""
+    """The task and the code in a report."""
 
     task: TaskId
-    code: dict[str, str]  # by path in the package: modules of the task's functions, or regions with their markers
+    code: dict[str, str]  # path in the package -> module with the task's functions, or regions with their markers
 
 
 def written(task: Task, code: Mapping[str, str], run: PytestRun, versions: Sequence[str]) -> str:
@@ -109,14 +109,14 @@ def _tests(results: Sequence[Result]) -> Iterator[str]:
 
 
 def _fenced(text: str, language: str = "") -> str:
-    """Return a fenced block of code. The fences are longer than any in the code."""
+    """Return a fenced block of code. Its fences are longer than any fence in the code."""
     fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", text)), 0)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
 
 def _public(text: str) -> str:
-    """Return a message without this machine's folders: paths in the course become relative, and only the last part of
-    other paths stays."""
+    """Return a message without this machine's folders: paths in the course become relative, and other paths keep only
+    their last part."""
     return FOLDERS.sub(lambda path: "" if Path(path[1]).is_dir() else path[0], _at_home(text))
 
 

@@ -1,4 +1,4 @@
-"""`tiny-llm batch`: a file of requests, served together; results in another file, as they come."""
+"""`tiny-llm batch`: serves a file of requests together, and writes each result as soon as its request has finished."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from .serving_options import Cache, Check, Draft, MaxRunning, NumDrafts, Pages, 
 
 __all__ = ["batch"]
 
-MOST_EMPTY = 3  # steps without a token, one behind the other: more means that there will never be one
+MOST_EMPTY = 3  # steps in a row without a token; after more than these, no token will ever come
 
-_OF_ALL = (FloatingPointError, NotImplementedError)  # logits that are not finite; a stub
+_OF_ALL = (FloatingPointError, NotImplementedError)  # end all requests: logits are not finite; code is a stub
 
 
 def batch(
@@ -73,7 +73,7 @@ def batch(
     ] = None,
     lang: Lang = None,
 ) -> None:
-    """Serve a file of requests together, a result for each. After an interruption, it goes on where it was."""
+    """Serve a file of requests together, and write a result for each. If interrupted, run it again to continue."""
     with reporting(lang) as words:
         wanted = Wanted(package_of(impl), model, dtype, bits, layers, threads, fast)
         options = Options(wanted, max_running, token_budget, cache, pages, page_size, check, draft, num_drafts)
@@ -127,16 +127,17 @@ def _serve(
 
 @dataclass
 class _Run:
-    """Requests on their way through an engine. queue: those that the engine does not know of yet, with their tokens."""
+    """A run of requests through an engine. queue: requests that are not in the engine yet, with their prompts'
+    tokens."""
 
     serving: Serving
     results: Results
     words: Messages
     queue: deque[tuple[BatchRequest, list[int]]] = field(default_factory=deque)
-    ended: int = 0  # tokens of requests that are over
+    ended: int = 0  # tokens generated for finished requests
     start: float = field(default_factory=perf_counter)
     engine: Any = None
-    empty: int = 0  # steps without a token
+    empty: int = 0  # steps in a row without a token
 
     def encode(self, requests: Sequence[BatchRequest]) -> None:
         for request in requests:
@@ -151,7 +152,7 @@ class _Run:
         return {"model": options.wanted.model, "cache": self.serving.kind.name, **sizes}
 
     def go(self, observers: Sequence[Observer], show: Callable[[_Run], None]) -> None:
-        """Run until each request has a result. show: gets the state after each step."""
+        """Run until each request has a result. show: is called with this run after each step."""
         if not self.queue:
             return
         longest = max(len(tokens) + request.params["max_tokens"] for request, tokens in self.queue)
@@ -179,7 +180,7 @@ class _Run:
 
     @property
     def tokens(self) -> int:
-        """Return how many tokens were generated so far."""
+        """Return the number of tokens generated so far."""
         return self.ended + sum(len(request.output) for request in self.engine.scheduler) if self.engine else 0
 
     @property
@@ -191,7 +192,7 @@ class _Run:
         return f"{self.tokens / self.seconds:.1f} tok/s"
 
     def _feed(self) -> None:
-        """Add some requests to the engine, not all at once: the engine searches all that it has."""
+        """Add requests to the engine, but only a few at a time, because the engine searches all its requests."""
         while self.queue and len(self.engine.scheduler.waiting) < 2 * self.serving.options.max_running:
             asked, tokens = self.queue.popleft()
             try:
@@ -207,8 +208,8 @@ class _Run:
         self.results.add(BatchResult(id=asked.id, text="", finish_reason="error", usage=usage, error=str(error)))
 
     def _write(self, request: Any) -> None:
-        """A result; but what is wrong with the model or with a learner's own code is wrong for all requests, and is
-        shown."""
+        """Write a request's result. An error of the model or of a learner's code concerns all requests, so it is
+        raised."""
         if isinstance(request.error, _OF_ALL) or (request.error is not None and is_learners(request.error)):
             raise request.error
         self.ended += len(request.output)
@@ -233,7 +234,7 @@ def _usage(prompt: int, output: int) -> Usage:
 
 @contextmanager
 def _board(count: int, words: Messages) -> Iterator[Callable[[_Run], None]]:
-    """Provide a bar on stderr, where that is a terminal, and what shows a run there."""
+    """Show a bar on stderr if that is a terminal. Yield a function that shows a run's progress there."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[state]}", markup=False))

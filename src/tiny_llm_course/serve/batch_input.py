@@ -18,8 +18,8 @@ from ..ui import CommandError, Phrase, phrase
 __all__ = ["BatchLine", "BatchRequest", "Prompt", "read_requests"]
 
 Prompt = str | list[dict[str, str]]
-_LONGEST = 40  # characters of an error in JSON
-_KNOWN = {  # what the schema says at too great length
+_LONGEST = 40  # the most characters of an error about JSON
+_KNOWN = {  # field -> what is expected, where the schema would say it at too great length
     "messages": phrase("batch_messages"),
     "Message": phrase("batch_message"),
     "content": phrase("batch_content"),
@@ -28,7 +28,8 @@ _KNOWN = {  # what the schema says at too great length
 
 
 class BatchLine(Parameters):
-    """A request on a line: a text to continue, or messages to answer. An id is made where there is none."""
+    """A request on a line: a text to continue, or messages to answer. Without an id, the line's number becomes the
+    id."""
 
     id: SomeText | None = None
     prompt: SomeText | None = None
@@ -39,7 +40,7 @@ class BatchLine(Parameters):
 
 @dataclass(frozen=True)
 class BatchRequest:
-    """A request. prompt: a text as it is, or messages. params: arguments of `SamplingParams`."""
+    """A request. prompt: a text to continue, or messages to answer. params: the arguments of `SamplingParams`."""
 
     id: str
     prompt: Prompt
@@ -55,7 +56,7 @@ def read_requests(file: Path) -> list[BatchRequest]:
     if not lines:
         raise CommandError("batch_no_requests", file=file)
     requests: dict[str, BatchRequest] = {}
-    numbers: dict[str, int] = {}  # of lines, by id
+    numbers: dict[str, int] = {}  # id -> number of its line
     for number, line in enumerate(lines, start=1):
         try:
             request = _request(number, line)
@@ -68,7 +69,7 @@ def read_requests(file: Path) -> list[BatchRequest]:
 
 
 class _LineError(Exception):
-    """A line of the requests is wrong."""
+    """The error raised when a line of the requests is wrong."""
 
     def __init__(self, problem: Phrase):
         super().__init__(problem)
@@ -102,7 +103,7 @@ def _object(line: bytes) -> dict[str, Any]:
         return dict(pairs)
 
     def refused(constant: str) -> None:
-        raise ValueError(constant)  # NaN and the like, which JSON does not have
+        raise ValueError(constant)  # NaN and infinities, which JSON does not have
 
     try:
         entry = json.loads(line.decode("utf-8"), object_pairs_hook=unique, parse_constant=refused)

@@ -1,4 +1,4 @@
-"""The results of `tiny-llm batch`: a file that gets a line when a request is over, and keeps it through a crash."""
+"""The results of `tiny-llm batch`: a line in a file for each finished request, which is kept even after a crash."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from ..ui import CommandError, Messages, os_reason, show_note
 
 __all__ = ["BatchResult", "Results"]
 
-_BEGINNING = b'{"id": "'  # how each line begins
+_BEGINNING = b'{"id": "'  # the beginning of each line
 
 
 class BatchResult(BaseModel):
-    """The result of a request. What has no value is left out."""
+    """The result of a request. Fields that are not set are left out of the file."""
 
     id: str
     text: str
@@ -36,10 +36,10 @@ class BatchResult(BaseModel):
 
 
 class Results:
-    """The results in a file, with those that an earlier run has written. Use it in `with`.
+    """The results in a file, including those of an earlier run. Use it as a context manager.
 
-    A line is in the file, and on the disk, before `add` returns. A crash can leave only the last line incomplete; such
-    a line is removed. done: the ids that have a result. num_errors: how many of them are errors.
+    When `add` returns, its line is on the disk. After a crash, only the last line can be incomplete; it is then
+    removed. done: the ids that have a result. num_errors: how many of these results are errors.
 
     Raises:
         CommandError: another `batch` uses the file, or the file holds anything but results of these requests.
@@ -61,10 +61,10 @@ class Results:
             raise
 
     def add(self, result: BatchResult) -> None:
-        """Write a result. Its first key is "id": `_is_cut` recognises a line by its beginning."""
+        """Write a result. Its first key is "id", because `_is_cut` recognises a line by its beginning."""
         found = result.model_dump(exclude_unset=True)
         line = (json.dumps(found, ensure_ascii=False) + "\n").encode("utf-8", "replace")
-        with _uninterrupted():  # between writing and noting
+        with _uninterrupted():  # so that each written result is also noted
             try:
                 while line:
                     line = line[os.write(self._descriptor, line) :]
@@ -89,7 +89,7 @@ class Results:
 
     def _lock(self) -> None:
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system releases it when the process ends
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process, in any case
         except BlockingIOError:
             raise CommandError("batch_out_used", file=self.path, exit_code=1) from None
         except OSError:  # a file system without locks
@@ -119,8 +119,8 @@ class Results:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits until the block is over."""
-    if threading.current_thread() is not threading.main_thread():  # Ctrl-C interrupts the main thread only
+    """Delay Ctrl-C until the block ends."""
+    if threading.current_thread() is not threading.main_thread():  # Ctrl-C interrupts only the main thread
         yield
         return
     late: list[int] = []
@@ -134,7 +134,7 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _is_cut(half: bytes) -> bool:
-    """Tell whether this is an incomplete line of ours: not valid JSON, but with the beginning of a result."""
+    """Tell whether this is the incomplete line of a result: invalid JSON that begins as a result does."""
     try:
         json.loads(half)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Connections of `tiny-llm serve`: how many there may be, how long a request may take to arrive, what the log says."""
+"""Connections of `tiny-llm serve`: limits their number and the time for a request to arrive, and shortens the log."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 __all__ = ["ARRIVAL", "ClientConnection", "Rarely", "Runner", "most_connections"]
 
 ARRIVAL = 30.0  # seconds that a request, head and body, may take to arrive
-SOME = 4096  # bytes that are read at once: as chunks of one byte they stop the loop for some 15 ms
+SOME = 4096  # bytes that are read at once; sent as chunks of one byte, they stop the loop for about 15 ms
 IDLE = 5  # seconds that a connection stays open between two requests
-MOST = 1000  # connections; each takes some 20 KiB
-OTHER_FILES = 128  # that the process needs besides: accepted sockets that are not counted yet, models, libraries
-ACCEPTED = 16  # connections that the loop accepts at once; they are counted only afterwards
+MOST = 1000  # connections; each takes about 20 KiB
+OTHER_FILES = 128  # other open files: accepted sockets that are not counted yet, models, libraries
+ACCEPTED = 16  # connections that the loop accepts at once, before they are counted
 QUEUED = 1024  # connections that the system accepts while the loop is busy
-PAUSE = 60.0  # seconds between two lines of the log that say the same
+PAUSE = 60.0  # seconds between two equal lines of the log
 
 
 def most_connections() -> int:
-    """Return how many connections there may be, so that the process never runs out of files."""
+    """Return the limit of connections that keeps the process from running out of files."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST if limit == resource.RLIM_INFINITY else max(1, min(MOST, limit - OTHER_FILES))
 
 
 class ClientConnection(H11Protocol):
-    """A client's connection. While it waits for its client, a newer connection may take its place.
+    """A client's connection. While it waits for its client, it may be closed in favour of a newer connection.
 
-    most: connections at the same time. waiting: those that wait for a request, or for a client that does not read; the
-    one that has waited longest comes first.
+    most: the limit of connections at the same time. waiting: the connections that wait for a request, or for a client
+    that does not read, with the longest wait first.
     """
 
     def __init__(self, most: int, waiting: dict[ClientConnection, None], **about: Any):
@@ -48,7 +48,7 @@ class ClientConnection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        transport.max_size = SOME  # type: ignore[attr-defined]  # asyncio's own would read 256 KiB at once
+        transport.max_size = SOME  # type: ignore[attr-defined]  # asyncio's default would read 256 KiB at once
         if len(self.connections) > self._most:
             self._make_room()
         self._wait()
@@ -80,7 +80,8 @@ class ClientConnection(H11Protocol):
             self._waiting.pop(self, None)
 
     def _make_room(self) -> None:
-        """Close the connection that has waited longest; if all are busy, refuse what comes on this one."""
+        """Close the connection that has waited longest. If all connections are busy, refuse the requests on this
+        one."""
         oldest = next(iter(self._waiting), None)
         if oldest is None:
             self.app = _refuse
@@ -116,7 +117,7 @@ def _too_slow(connection: h11.Connection) -> bytes:
 
 
 async def _refuse(scope: Any, receive: Any, send: Any) -> None:
-    """An application that answers when no connection can give way."""
+    """Refuse a request with status 503: the application for a connection that found no room."""
     body = _body("every connection of this server is in use: ask again later", "server_error", "too_many_connections")
     headers = {"content-type": "application/json", "content-length": str(len(body)), "retry-after": "5"}
     sent = [(name.encode(), value.encode()) for name, value in (headers | {"connection": "close"}).items()]
@@ -129,7 +130,7 @@ def _body(message: str, kind: str, code: str) -> bytes:
 
 
 class Runner(uvicorn.Server):
-    """Uvicorn with these limits."""
+    """A Uvicorn server with the limits of this module."""
 
     def __init__(self, app: Any):
         super().__init__(
@@ -149,16 +150,16 @@ class Runner(uvicorn.Server):
     async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets)
         for listener in sockets:
-            listener.listen(QUEUED)  # asyncio has made the system's queue as short as its own
+            listener.listen(QUEUED)  # asyncio has set the system's queue to the length of its own
 
 
 class Rarely(logging.Filter):
-    """Lets a message through once in PAUSE seconds, and then says how often it was held back."""
+    """A filter that passes each message at most once in PAUSE seconds, and adds how often it was held back."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
-        self._next: dict[Any, float] = {}  # when it may be said again
+        self._next: dict[Any, float] = {}  # kind of message -> the time from which it may be logged again
         self._held: Counter[Any] = Counter()
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -173,8 +174,8 @@ class Rarely(logging.Filter):
 
 
 def _kind(record: logging.LogRecord) -> Any:
-    """Return a key that records share if they say the same. asyncio writes addresses of objects into the further
-    lines."""
+    """Return a key that equal messages share. Only the first line counts, since asyncio writes addresses of objects
+    into the other lines."""
     kind: list[Any] = [record.levelno, str(record.msg).partition("\n")[0]]
     if record.exc_info and record.exc_info[1] is not None:
         error, trace = record.exc_info[1:]

@@ -1,5 +1,5 @@
-"""Describes a working engine for the page that `tiny-llm serve` shows: the requests that run or wait, and the owner of
-each page."""
+"""Describes a working engine for the web page of `tiny-llm serve`: the requests that run or wait, and the owner of each
+page of the cache."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from .engine_protocols import AsyncEngine, Batch, EndedRequest, Engine, Request,
 
 __all__ = ["Dashboard"]
 
-INTERVAL = 0.1  # seconds between two looks: an engine makes hundreds of steps in a second, and a page needs ten of them
-MOST_EVENTS = 200  # in a second, of all readers together: with many readers, each sees fewer
-WINDOW = 2.0  # seconds of which the page shows the speed
-FREE, KEPT = -2, -1  # a page that nobody holds; that only the prefix tree holds
+INTERVAL = 0.1  # seconds between two updates: an engine runs hundreds of steps per second, but a web page needs ten
+MOST_EVENTS = 200  # per second, for all readers together; with many readers, each one sees fewer
+WINDOW = 2.0  # seconds over which the speed is measured
+FREE, KEPT = -2, -1  # a page without a holder; a page that only the prefix tree holds
 
 
 class _Speed:
-    """Generated tokens per second: of the last WINDOW seconds, or since the step before the last if that is longer."""
+    """Generated tokens per second over the last WINDOW seconds, or since the step before the last if that is longer."""
 
     def __init__(self) -> None:
-        self._seen: deque[tuple[float, int]] = deque()  # a moment, and how many tokens there were by then
+        self._seen: deque[tuple[float, int]] = deque()  # a time, and the number of tokens until then
         self._is_idle = True
 
     def note(self, now: float, tokens: int, is_idle: bool) -> None:
-        """is_idle: from now on, nothing is computed until the next call."""
+        """Record the number of tokens at a time. is_idle: whether nothing is computed until the next call."""
         if self._is_idle and self.at(now) == 0:
-            self._seen.clear()  # a long time without work is not a slow step
+            self._seen.clear()  # do not count a long time without work as a slow step
         self._seen.append((now, tokens))
         self._is_idle = is_idle
 
@@ -44,9 +44,9 @@ class _Speed:
 
 
 class Dashboard:
-    """An observer that counts tokens, and describes an engine between two steps when it is asked to.
+    """An observer that counts tokens, and describes an engine between two steps on request.
 
-    ended: what a `Metrics` remembers of requests that are over.
+    ended: the finished requests that a `Metrics` remembers.
     """
 
     ended: Iterable[EndedRequest] = ()
@@ -54,9 +54,9 @@ class Dashboard:
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         self._clock, self._speed = clock, _Speed()
         self._steps = self._preempted = self._ended = 0
-        self._chunks: dict[str, int] = {}  # of the last step: by request, how many tokens
+        self._chunks: dict[str, int] = {}  # request -> its tokens in the last step
         self._num_readers = 0
-        self._looking: asyncio.Future[str] | None = None  # the last look, which all readers share, and when it began
+        self._looking: asyncio.Future[str] | None = None  # the last description, which all readers share
         self._looked = 0.0
 
     def on_step(self, engine: Engine, batch: Batch, touched: Sequence[Request]) -> None:
@@ -75,7 +75,8 @@ class Dashboard:
         self._speed.note(self._clock(), tokens, is_idle=not engine.has_work)
 
     def look(self, engine: Engine) -> dict[str, Any]:
-        """Return what the page shows. The engine's thread calls it. rate: generated tokens per second."""
+        """Return the values that the web page shows; `rate` is in generated tokens per second. Call this in the
+        engine's thread."""
         scheduler = engine.scheduler
         return {
             "steps": self._steps,
@@ -100,7 +101,7 @@ class Dashboard:
         }
 
     async def events(self, engine: AsyncEngine) -> AsyncGenerator[str, None]:
-        """Yield what the page shows as JSON, whenever it changes, until the engine ends."""
+        """Yield the values that the web page shows, as JSON, whenever they change, until the engine ends."""
         before = ""
         self._num_readers += 1
         try:
@@ -114,11 +115,11 @@ class Dashboard:
             self._num_readers -= 1
 
     async def _shared_look(self, engine: AsyncEngine) -> str:
-        """Share a look that is in progress or began less than INTERVAL ago; otherwise begin a new one."""
+        """Return the description that is being made or is less than INTERVAL seconds old; otherwise make a new one."""
         now = self._clock()
         if self._looking is None or (self._looking.done() and now - self._looked >= INTERVAL):
             self._looking, self._looked = asyncio.ensure_future(self._as_json(engine)), now
-        return await asyncio.shield(self._looking)  # a reader who leaves does not end it for the others
+        return await asyncio.shield(self._looking)  # a reader who leaves must not cancel it for the others
 
     async def _as_json(self, engine: AsyncEngine) -> str:
         return json.dumps(await engine.call(self.look))
@@ -134,8 +135,8 @@ def _rounded(value: float | None, digits: int) -> float | None:
 
 
 def _pages(scheduler: Scheduler) -> dict[str, Any] | None:
-    """Return who holds each page of a cache: the place of a running request, FREE or KEPT; and the pages that several
-    requests share."""
+    """Return the holder of each page of a cache (the index of a running request, FREE or KEPT), and the pages that
+    several requests share."""
     pool = getattr(scheduler.cache, "pool", None)
     if pool is None:
         return None

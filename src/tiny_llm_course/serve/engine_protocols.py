@@ -1,7 +1,7 @@
-"""The objects of the package under test that commands serve requests with: only the parts that commands read or call.
+"""Protocols for the objects with which commands serve requests: only the members that commands read or call.
 
-The package may be the reference or a learner's, so commands name these protocols instead of its classes. Where the
-reference is installed, mypy checks that its classes fit.
+The objects may come from the reference or from a learner's package, so commands name these protocols instead of
+classes. Where the reference is installed, mypy checks that its classes fit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class RequestText(Protocol):
 
 
 class Request(Protocol):
-    """A request, from its arrival until it is over."""
+    """A request, from its arrival to its end."""
 
     @property
     def id(self) -> str: ...
@@ -68,7 +68,7 @@ class Batch(Protocol):
 
 
 class Scheduler(Protocol):
-    """The requests of an engine. Iterating gives all of them."""
+    """The requests of an engine. Iterating yields all of them."""
 
     @property
     def running(self) -> Sequence[Request]: ...
@@ -95,14 +95,14 @@ class Engine(Protocol):
 
 
 class Observer(Protocol):
-    """A listener to which an engine tells each step."""
+    """A listener that an engine calls after each step."""
 
     def on_step(self, engine: Any, batch: Any, touched: Any) -> None: ...
     def on_abort(self, engine: Any, request: Any) -> None: ...
 
 
 class EndedRequest(Protocol):
-    """The record of a request that is over. first: seconds to its first token; rate: tokens per second."""
+    """The record of a finished request. first: seconds to its first token. rate: tokens per second."""
 
     @property
     def id(self) -> str: ...
@@ -119,7 +119,7 @@ class EndedRequest(Protocol):
 
 
 class AsyncEngine(Protocol):
-    """An engine in a thread of its own."""
+    """An engine that runs in a thread of its own."""
 
     @property
     def broken(self) -> asyncio.Event: ...

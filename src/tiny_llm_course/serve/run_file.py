@@ -12,10 +12,10 @@ __all__ = ["FORMAT", "VERSION", "RunAbort", "RunChunk", "RunFile", "RunPages", "
 
 FORMAT: Literal["tiny-llm run"] = "tiny-llm run"
 VERSION: Literal[2] = 2
-_END = 2**53  # up to which JavaScript counts
+_END = 2**53  # JavaScript counts exactly up to this number
 Count = Annotated[int, Field(ge=0, lt=_END)]
 Size = Annotated[int, Field(ge=1, lt=_END)]
-Seconds = Annotated[float, Field(ge=0)]  # since the recorder was made
+Seconds = Annotated[float, Field(ge=0)]  # since the recorder was created
 
 
 class _Part(BaseModel):
@@ -23,8 +23,8 @@ class _Part(BaseModel):
 
 
 class RunChunk(_Part):
-    """The tokens of one request that a step computed: positions `start` to `start + length`. scored: how many of them
-    got logits."""
+    """The tokens of one request that a step computed: positions from `start` up to but not including `start + length`.
+    scored: for how many of these tokens logits were computed."""
 
     id: Text
     start: Count
@@ -33,8 +33,9 @@ class RunChunk(_Part):
 
 
 class RunStep(_Part):
-    """A step. time: when it was over. generated: how many tokens outputs got. preempted: before anything was computed.
-    finished: why each request is over that ended with the step. pages_used, pages_kept: None if the cache has none."""
+    """A step. time: when it ended. generated: the number of tokens added to outputs. preempted: the requests preempted
+    before anything was computed. finished: the requests that ended with this step, each with the reason. pages_used,
+    pages_kept: None if the cache has no pages."""
 
     time: Seconds
     chunks: list[RunChunk]
@@ -57,7 +58,7 @@ class RunRequest(_Part):
 
 
 class RunAbort(_Part):
-    """A request that was aborted after so many steps."""
+    """A request that was aborted after `step` steps."""
 
     id: Text
     time: Seconds = 0.0
@@ -65,7 +66,7 @@ class RunAbort(_Part):
 
 
 class RunFile(_Part):
-    """A whole run. model, cache, max_running, token_budget: how it was started. requests: by id."""
+    """A whole run. model, cache, max_running, token_budget: the command's options. requests: keyed by id."""
 
     format: Literal["tiny-llm run"] = FORMAT
     version: Literal[2] = VERSION

@@ -15,10 +15,10 @@ __all__ = ["RunRecorder"]
 
 
 class RunRecorder:
-    """An observer of an engine (of `serving.engine.Observer`) that notes each step.
+    """An observer of an engine (a `serving.engine.Observer`) that records each step.
 
-    about: the fields of `RunFile` that say how the run was started. backlog: how many requests wait that the engine
-    does not know of yet. Times are seconds since it was made.
+    about: the fields of `RunFile` that say how the run was started. backlog: returns the number of waiting requests
+    that are not in the engine yet. Times are in seconds since the recorder was created.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class RunRecorder:
         self._start = clock()
         self._pages: RunPages | None = None
         self._requests: dict[str, RunRequest] = {}
-        self._generated: dict[str, int] = {}  # of each request, how many tokens until now
+        self._generated: dict[str, int] = {}  # request -> tokens generated so far
         self._steps: list[RunStep] = []
         self._aborted: list[RunAbort] = []
 
@@ -60,8 +60,8 @@ class RunRecorder:
         self._aborted.append(RunAbort(id=request.id, time=self._now(), step=len(self._steps)))
 
     def _new_tokens(self, touched: Sequence[Request]) -> int:
-        """Count the tokens that a step generated. Chunks do not tell: an output's last token and wrong guesses
-        differ."""
+        """Return the number of tokens that a step generated. Counting the tokens of chunks would not give this number,
+        because an output's last token is in no chunk, and wrong guesses are in some chunks."""
         before = sum(self._generated.get(request.id, 0) for request in touched)
         self._generated |= {request.id: len(request.output) for request in touched}
         return sum(self._generated[request.id] for request in touched) - before
@@ -77,7 +77,7 @@ class RunRecorder:
         return RunFile.model_construct(**self._about, **parts)
 
     def write(self, path: Path) -> None:
-        """Write the whole file or nothing: a file of that name is replaced when the new one is complete."""
+        """Write the file atomically: an older file of this name is replaced once the new one is complete."""
         new = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             new.write_text(self.run().model_dump_json(exclude_none=True) + "\n", encoding="utf-8")

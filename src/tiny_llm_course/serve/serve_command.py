@@ -1,4 +1,4 @@
-"""`tiny-llm serve`: week 3's engine behind OpenAI's API."""
+"""`tiny-llm serve`: serves week 3's engine through OpenAI's API."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["serve"]
 NEEDED = ("starlette", "uvicorn", "prometheus_client")  # the extra `serve`
 PAGE = Path(__file__).with_name("serve_page.html")
 SERVER = 7  # the day of week 3
-KEY = "[!-~]([ -~]*[!-~])?"  # clients disagree on how a header holds other letters, and HTTP drops blanks at its ends
+KEY = "[!-~]([ -~]*[!-~])?"  # clients encode other letters differently, and HTTP drops blanks at the ends of a header
 
 
 def serve(
@@ -83,7 +83,7 @@ def serve(
         wanted = Wanted(package_of(impl), model, dtype, bits, layers, threads, fast)
         options = Options(wanted, max_running, token_budget, cache, pages, page_size, check, draft, num_drafts)
         limits = {"max_body": max_body, "timeout": timeout, "api_key": api_key, "origins": allow_origin or []}
-        with _listener(host, port) as listener:  # before the model is loaded: clients who come meanwhile wait
+        with _listener(host, port) as listener:  # listens before the model is loaded, so that clients wait meanwhile
             asyncio.run(_Service(options, words, host, listener, max_waiting).run(limits))
 
 
@@ -110,19 +110,19 @@ def _listener(host: str, port: int) -> socket.socket:
         listener = socket.create_server(address[:2], family=family, backlog=1024)
     except OSError as error:
         raise CommandError("serve_address", host=host, port=port, reason=os_reason(error), exit_code=1) from None
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # or an event waits for the last one's receipt
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else events wait for acknowledgements
     return listener
 
 
 def _url(address: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> str:
-    """Under which this machine reaches a server that listens there."""
-    if address.is_unspecified:  # every address of the machine
+    """Return the URL under which this machine reaches a server that listens at this address."""
+    if address.is_unspecified:  # the server listens at every address of the machine
         address = ipaddress.ip_address("127.0.0.1" if address.version == 4 else "::1")
     return f"http://{address}:{port}" if address.version == 4 else f"http://[{address}]:{port}"
 
 
 def _own_parts(page: str) -> list[str]:
-    """Return the parts of a content security policy that allow this script and this style, and no others."""
+    """Return the parts of a content security policy that allow only the page's own scripts and styles."""
     hashes = []
     for tag in ("script", "style"):
         for part in re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL):
@@ -132,13 +132,13 @@ def _own_parts(page: str) -> list[str]:
 
 
 class _Service:
-    """The engine in its thread, and the server in this one."""
+    """An engine in its own thread, and a server in this thread."""
 
     def __init__(self, options: Options, words: Messages, host: str, listener: socket.socket, max_waiting: int):
         self._options, self._words = options, words
         self._host, self._listener, self._max_waiting = host, listener, max_waiting
         self._address = ipaddress.ip_address(listener.getsockname()[0])
-        self._serving: Serving | None = None  # once the engine's thread has made it
+        self._serving: Serving | None = None  # None until the engine's thread has made it
         self._dashboard = Dashboard()
 
     async def run(self, limits: dict[str, Any]) -> None:
@@ -162,7 +162,7 @@ class _Service:
             made = server.Server(
                 engine, model, metrics, server.Limits(**limits, names=[self._host] if is_private else None)
             )
-            gc.freeze()  # what is loaded stays: looking through it for garbage would stop everybody for half a second
+            gc.freeze()  # searching the loaded objects for garbage would stop all requests for half a second
             ending = await self._listen(made, self._routes(made, engine), name, engine)
         finally:
             await engine.stop()
@@ -171,7 +171,7 @@ class _Service:
         ending.tell()
 
     def _make_engine(self, metrics: Any) -> Engine:
-        """Make the engine in its own thread, the only one that may use it."""
+        """Make the engine. This runs in the engine's thread, which is the only one that may use the engine."""
         serving = self._serving = Serving(self._options, self._words, days=(SERVER,))
         self._dashboard.ended = metrics.ended
         return serving.engine(observers=[metrics, self._dashboard])
@@ -180,7 +180,7 @@ class _Service:
         return import_module(f"{self._options.wanted.package}.serving.{name}")
 
     def _routes(self, server: Any, engine: AsyncEngine) -> list[Any]:
-        """Return the page that shows the engine at work, and what it shows."""
+        """Return the routes of the page that shows the engine at work, and of that page's data."""
         from starlette.responses import HTMLResponse
         from starlette.routing import Route
 
@@ -200,7 +200,7 @@ class _Service:
         from .connections import Runner
 
         runner = Runner(server.app(routes))
-        ending = Ending(runner, engine, self._words)  # handles signals before anybody is told that there is a server
+        ending = Ending(runner, engine, self._words)  # handles signals before the server's address is printed
         self._tell(name, server.limits.api_key is not None)
         await ending.serve(self._listener)
         return ending

@@ -22,17 +22,17 @@ from .engine_protocols import Observer
 
 __all__ = ["KINDS", "NGRAM", "Kind", "Options", "Serving", "kinds_of", "missing"]
 
-NGRAM = "ngram"  # instead of a model's name
-SLOTS, BUDGET, PAGED_ATTENTION, PREFIXES, SPECULATION = 1, 2, 4, 5, 6  # the days
-MEMORY = 4  # a cache gets one part of so many of the machine's memory at most
-NUMBER = 4  # bytes of a number in the cache, at most
-SAMPLING = TaskId(3, 2, 3)  # batched
-_NOT_RUN = ("latency", "batch_sampler")  # files in which tasks of week 3 may wait: requests do without them
+NGRAM = "ngram"  # in place of a model's name
+SLOTS, BUDGET, PAGED_ATTENTION, PREFIXES, SPECULATION = 1, 2, 4, 5, 6  # days of week 3
+MEMORY = 4  # a cache takes at most 1 / MEMORY of the machine's memory
+NUMBER = 4  # the most bytes of an element in the cache
+SAMPLING = TaskId(3, 2, 3)  # batched sampling
+_NOT_RUN = ("latency", "batch_sampler")  # files with tasks of week 3 that requests do not need
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A cache of week 3. days: of the week, those whose tasks it runs on."""
+    """A cache of week 3. days: the days of week 3 whose code the cache runs."""
 
     name: str
     days: tuple[int, ...]
@@ -51,8 +51,9 @@ KINDS = (  # in the order of the course
 class Options:
     """The options of serving requests.
 
-    cache: of KINDS, or None for the furthest that is written. pages: None for as many as the requests need. draft: the
-    model that guesses, or NGRAM for guesses from the text itself, or None; num_drafts: how many a step checks at most.
+    cache: the name of one of KINDS, or None for the last one in KINDS that is written. pages: the number of pages, or
+    None for as many as the requests need. draft: the model that guesses, NGRAM for guesses from the text itself, or
+    None. num_drafts: the most guesses per request that a step checks.
 
     Raises:
         CommandError: an option is out of range.
@@ -88,11 +89,10 @@ class Options:
 
 
 class Serving:
-    """A loaded model, and what serves requests with it. Says on stderr what was chosen.
+    """A loaded model, and the parts that serve requests with it. The choices are printed on stderr.
 
-    days: of week 3, whose tasks the command needs besides those of the cache.
-    context: how many tokens a request may have, prompt and output. kind: of the cache. sampling: what the checkpoint
-    advises.
+    days: the days of week 3 whose tasks the command needs in addition to those of the cache. context: the most tokens
+    of a request, prompt and output together. kind: the kind of the cache. sampling: the checkpoint's sampling settings.
     """
 
     def __init__(self, options: Options, words: Messages, days: Sequence[int] = ()):
@@ -109,17 +109,17 @@ class Serving:
 
     @cached_property
     def _thinking(self) -> Thinking:
-        """Return how the checkpoint thinks. The server does not use it: it fills in the chat template in a process of
-        its own."""
+        """Return the way in which the checkpoint thinks. The server does not use this, because it fills in the chat
+        template in a process of its own."""
         made: Thinking = import_module(f"{self._package}.thinking").Thinking(self.tokenizer)
         return made
 
     def encode(self, prompt: str | Sequence[Mapping[str, str]]) -> list[int]:
-        """Return the tokens of a text as it is, or of messages that are to be answered. Thinking is off where it can
-        be.
+        """Return the tokens of a text to continue, or of messages to answer. Thinking is off if the model can turn it
+        off.
 
         Raises:
-            ValueError: there are messages, and no chat template, or one that refuses them.
+            ValueError: the prompt has messages, but there is no chat template, or it refuses the messages.
         """
         if isinstance(prompt, str):
             return list(self.tokenizer.encode(prompt))
@@ -129,8 +129,8 @@ class Serving:
         )
 
     def request(self, id: str, tokens: Sequence[int], params: Mapping[str, Any], *, is_chat: bool = False) -> Any:
-        """Return a request of the package. Raises a ValueError where its own checks do. params: of `SamplingParams`.
-        is_chat: its text is an answer, without what the model thinks."""
+        """Return a request of the package, whose own checks may raise a ValueError. params: the arguments of
+        `SamplingParams`. is_chat: whether the request's text is an answer, from which the thinking is separated."""
         module = self._module("request")
         settings = module.SamplingParams(**params)
         if is_chat:
@@ -141,8 +141,8 @@ class Serving:
         return module.Request(id, tokens, settings, text)
 
     def engine(self, longest: int | None = None, observers: Sequence[Observer] = ()) -> ServingEngine:
-        """Return a new engine with an empty cache. longest: how many tokens a request has at most, prompt and
-        output."""
+        """Return a new engine with an empty cache. longest: the most tokens of a request, prompt and output
+        together."""
         longest, options = min(longest or self.context, self.context), self.options
         scheduler = self._scheduler(self._cache(self._loaded, longest))
         made: ServingEngine = self._module("engine").Engine(
@@ -151,7 +151,8 @@ class Serving:
         return made
 
     def _decoding(self, longest: int) -> Any:
-        """Requests of a step are sampled together once that is written; with guesses, where they are asked for."""
+        """Return the way to choose tokens: for all requests of a step together if that task is written, and with
+        guesses if the options say so."""
         is_batched = not any(stub.task == SAMPLING for stub in self._open)
         decoding = self._module("batch_sampler").BatchSampler() if is_batched else self._module("decoding").Decoding()
         if self.options.draft is None:
@@ -173,20 +174,21 @@ class Serving:
         return import_module(f"{self._package}.serving.{name}")
 
     def need(self, days: Sequence[int], name: str) -> None:
-        """Raise CommandError if a task of these days of week 3 is open, which is needed for what is named."""
+        """Raise a CommandError if a task of these days of week 3 is open. name: the command or option that needs the
+        task."""
         if missing(self._open, days):
             needs = self.needs(days)
             stubs = [stub for stub in self._open if stub.task in needs]
             raise _open(name, stubs)
 
     def needs(self, days: Sequence[int]) -> set[TaskId]:
-        """Return the tasks whose code requests need, with these days of week 3."""
+        """Return the tasks whose code runs when requests use the code of these days of week 3."""
         wanted = self.options.wanted
         speculation = (SPECULATION,) if self.options.draft is not None else ()
         return needs_of_serving(wanted.bits is not None, wanted.layers, {*days, *self._days, *speculation})
 
     def _choose(self) -> Kind:
-        """Choose the cache that was asked for, or the furthest one that is written."""
+        """Choose the cache that the user named, or the last one in KINDS that is written."""
         kinds = kinds_of(self._package)
         waiting = {kind: missing(self._open, kind.days) for kind in kinds}
         written = [kind for kind in kinds if not waiting[kind]]
@@ -201,7 +203,7 @@ class Serving:
         return kind
 
     def _kernels(self) -> list[str]:
-        """Return the files of kernels in C++ that requests call, besides the layers'."""
+        """Return the names of the C++ kernels that requests call in addition to those of the layers."""
         import mlx.core as mx
 
         if mx.default_device().type != mx.DeviceType.cpu:
@@ -210,7 +212,7 @@ class Serving:
 
     def _cache(self, loaded: LoadedModel, longest: int) -> Any:
         options, config, layers = self.options, loaded.model.config, len(loaded.model.layers)
-        position = 2 * layers * config.num_key_value_heads * config.head_dim * NUMBER  # bytes
+        position = 2 * layers * config.num_key_value_heads * config.head_dim * NUMBER  # bytes per position
         room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MEMORY // position
         if self.kind.name == "slots":
             capacity = max(2, min(longest, room // options.max_running))
@@ -241,21 +243,22 @@ class Serving:
 
 
 def kinds_of(package: str) -> list[Kind]:
-    """Return the caches that a package has, be they written or stubs."""
+    """Return the kinds of caches of a package, whether they are written or stubs."""
     if find_spec(f"{package}.serving") is None:
         raise CommandError("no_serving", package=package, exit_code=1)
     return list(KINDS)
 
 
 def missing(stubs: Sequence[Stub], days: Sequence[int]) -> Stub | None:
-    """Return the first of these stubs that requests would meet on these days of week 3. Kernels do without bodies in
-    Metal."""
+    """Return the first of these stubs that requests would reach in the code of these days of week 3. Stubs in Metal do
+    not count, because kernels work without Metal."""
     needed = (stub for stub in stubs if stub.task.week == 3 and stub.task.day in days)
     return next((stub for stub in needed if stub.file.suffix != ".metal" and stub.file.stem not in _NOT_RUN), None)
 
 
 def _open(name: str, stubs: Sequence[Stub]) -> CommandError:
-    """stubs: all that are needed for what is named."""
+    """Return the error about open tasks. name: the command or option that needs them. stubs: all stubs that it
+    needs."""
     first, count = stubs[0], len({stub.task for stub in stubs})
     file = f"{os.path.relpath(first.file)}:{first.line}"
     command = first.task.test_command

@@ -1,4 +1,4 @@
-"""Ends `tiny-llm serve`: a signal lets the running requests finish, and a second one cuts them off."""
+"""Ends `tiny-llm serve`: after a signal, the running requests finish; a second signal aborts them."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from .engine_protocols import AsyncEngine
 
 __all__ = ["DRAIN", "Ending"]
 
-DRAIN = 20  # seconds that running requests have after the first signal
-READ = 5  # and clients after that, to read what is there for them
-CUT = 2  # seconds after the second signal in which the process ends, even if a step is not over
+DRAIN = 20  # seconds in which running requests may finish after the first signal
+READ = 5  # further seconds in which clients may read their answers
+CUT = 2  # seconds from the second signal until the process ends, even in the middle of a step
 
 
 class Ending:
-    """Ends a server when a signal comes or the engine breaks, and says what it waits for.
+    """Ends a server when a signal comes or the engine breaks, and tells the user what it waits for.
 
-    runner: a `uvicorn.Server` that does not run yet. engine: an `AsyncEngine`. Signals are handled from now on.
+    Signals are handled as soon as the object is created. runner: a `uvicorn.Server` that is not running yet.
     """
 
     def __init__(self, runner: Any, engine: AsyncEngine, words: Messages):
         self._runner, self._engine, self._words = runner, engine, words
         self._loop = asyncio.get_running_loop()
-        self._stops: list[asyncio.Task[None]] = []  # somebody has to hold them
-        self._num_running = self._num_unread = 0  # requests at the first signal; connections that were closed
-        self._signals: SimpleQueue[int] = SimpleQueue()  # the one queue that a signal's handler may use at any moment
+        self._stops: list[asyncio.Task[None]] = []  # asyncio itself keeps no reference to tasks
+        self._num_running = self._num_unread = 0  # requests at the first signal; connections closed unread
+        self._signals: SimpleQueue[int] = SimpleQueue()  # the only queue that signal handlers may always use
         runner.capture_signals = nullcontext
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda number, frame: self._signals.put(number))
@@ -46,7 +46,7 @@ class Ending:
         await asyncio.gather(*self._stops)
 
     def tell(self) -> None:
-        """Say what became of the requests."""
+        """Tell the user what happened to the requests."""
         cut = self._engine.num_aborted
         if cut:
             show_note(self._words("serve_cut", cut=cut, count=self._num_running), style="yellow")
@@ -55,7 +55,7 @@ class Ending:
         show_note(self._words("serve_answered" if self._num_running and not cut else "serve_stopped"))
 
     def _watch(self) -> None:
-        """Answer signals in a thread of its own, even while the loop is busy."""
+        """Handle signals, in a thread of its own, so that signals work even while the loop is busy."""
         self._next_signal()
         self._num_running = self._engine.num_requests
         if self._num_running:
@@ -68,14 +68,14 @@ class Ending:
             self._next_signal(CUT)
         cut = self._engine.num_requests + self._engine.num_aborted
         show_note(self._words("serve_forced", count=cut), style="yellow")
-        os._exit(0)  # nothing else ends a process while one of its threads computes
+        os._exit(0)  # only this ends a process while one of its threads computes
 
     def _next_signal(self, timeout: float | None = None) -> None:
         if self._signals.get(timeout=timeout) == signal.SIGINT and sys.stderr.isatty():
             show_note()  # after the terminal's ^C
 
     def _ask_to_end(self) -> None:
-        with suppress(RuntimeError):  # the loop is closed: the server has ended
+        with suppress(RuntimeError):  # the loop is closed because the server has ended
             self._loop.call_soon_threadsafe(self._end)
 
     def _end(self) -> None:
@@ -89,7 +89,7 @@ class Ending:
     def _hang_up(self) -> None:
         for connection in list(self._runner.server_state.connections):
             self._num_unread += 1
-            connection.transport.abort()  # what is being sent ends as when the client goes away
+            connection.transport.abort()  # ends a stream as if the client had disconnected
 
     async def _end_if_broken(self) -> None:
         await self._engine.broken.wait()

@@ -1,4 +1,4 @@
-"""`tiny-llm build-ext`: builds what kernels in C++ need, compiles the written ones, and a day's known mistakes."""
+"""`tiny-llm build-ext`: builds the MLX extension, compiles the written C++ kernels, and a day's known mistakes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def build_ext(
     ] = "mine",
     lang: Lang = None,
 ) -> None:
-    """Build what kernels in C++ need (once), and compile those that are written."""
+    """Build the MLX extension (once), and compile the C++ kernels that are written."""
     with reporting(lang) as words:
         start, native = monotonic(), Workspace().native
         if is_current := mlx_extension.is_current(native):

@@ -1,4 +1,4 @@
-"""`tiny-llm doctor`: looks at the machine and the installation, and says what to do about what is wrong."""
+"""`tiny-llm doctor`: checks the machine and the installation, and says how to solve each problem."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = ["doctor"]
 OK, WARNING, ERROR = "ok", "warning", "error"
 STATES = {OK: "green", WARNING: "yellow", ERROR: "red"}
 GIB = 2**30
-REPORTED = {"system", "packages", "mlx", "compiler", "build_tools", "spaces", "memory"}  # the others name folders
+REPORTED = {"system", "packages", "mlx", "compiler", "build_tools", "spaces", "memory"}  # the other checks name folders
 
 MLX = """
 import json, mlx.core as mx
@@ -57,7 +57,7 @@ class Check:
     name: str  # its label is `doctor_NAME` in messages.toml
     state: str
     found: str
-    fix: str = ""  # a command, or words
+    fix: str = ""  # a command, or a sentence
 
 
 def doctor(
@@ -128,7 +128,7 @@ def _checks(words: Messages) -> Iterator[Check]:
 
 
 def _python() -> Check:
-    return Check("python", OK, f"{platform.python_version()} ({sys.executable})")  # an older one gets no further
+    return Check("python", OK, f"{platform.python_version()} ({sys.executable})")  # older ones do not start
 
 
 def _system(words: Messages) -> Check:
@@ -201,7 +201,7 @@ def _mlx_extension(words: Messages) -> Check:
 
 
 def _arithmetic(words: Messages) -> Check:
-    """Show what was measured of the arithmetic of the tuned layers, and what is chosen."""
+    """Show the measured speeds of the tuned layers' arithmetic modes, and the chosen mode."""
     if not mlx_extension.compiler():
         return Check("arithmetic", WARNING, words("doctor_none"))
     try:
@@ -214,7 +214,7 @@ def _arithmetic(words: Messages) -> Check:
 
 
 def _checked(words: Messages) -> Check:
-    """Check whether a kernel that fails a test can be run once more with checks."""
+    """Check whether a kernel that fails a test can run once more with checks."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "kernel.cpp"
         file.write_text('#include "kernel.h"\nKERNEL(checked) { call.out[0].as<float>()[0] = 0; }\n', encoding="utf-8")
@@ -229,7 +229,7 @@ def _checked(words: Messages) -> Check:
 
 
 def _spaces(words: Messages) -> Check:
-    """Check which compiler looks at the address spaces of pointers in Metal."""
+    """Check which compiler verifies the address spaces of pointers in Metal."""
     clang = recent_clang()
     if clang is None:
         return Check("spaces", WARNING, words("doctor_spaces_none"))
@@ -249,7 +249,7 @@ def _memory(words: Messages) -> Check:
 
 
 def _cache(words: Messages) -> Check:
-    """Show where checkpoints from the Hub are kept. None are needed: a model comes with the course."""
+    """Show where checkpoints from the Hub are stored. The course needs none, because a model comes with it."""
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
     hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
     models = sorted(hub.glob("models--*")) if hub.is_dir() else []
@@ -282,7 +282,7 @@ def _files(words: Messages) -> Check:
 
 
 def _gone(workspace: Workspace) -> Iterator[str]:
-    """Yield functions of tasks that their files do not have: the tests will not find them."""
+    """Yield the functions of tasks that the learner's files lack, so that tests will not find them."""
     for file in {file: None for day in select_days(None, None) for file in workspace.files(day)}:
         if not is_native(file):
             defined = definitions(file.read_text(encoding="utf-8-sig", errors="replace"))
@@ -291,7 +291,8 @@ def _gone(workspace: Workspace) -> Iterator[str]:
 
 
 def _days(works: bool, kernels: bool) -> dict[str, bool]:
-    """Return which days can be done on this machine. kernels: whether those in C++ are built or can be."""
+    """Return for each day whether its tasks can be done on this machine. works: whether MLX works. kernels: whether C++
+    kernels are built or can be built."""
     return {
         _name(day): (kernels if has_kernels([day]) else works) and (ROOT / "tests" / day.test_file).exists()
         for day in select_days(None, None)
@@ -299,7 +300,7 @@ def _days(works: bool, kernels: bool) -> dict[str, bool]:
 
 
 def _listed(days: dict[str, bool], words: Messages) -> str:
-    """Return the days that can be done."""
+    """Return a text with the days that can be done."""
     if all(days.values()):
         return words("doctor_all")
     return ", ".join(day for day, works in days.items() if works) or words("doctor_none")

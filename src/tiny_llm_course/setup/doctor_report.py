@@ -1,4 +1,4 @@
-"""`tiny-llm doctor --report`: everything that a machine can say about the course, in one file."""
+"""`tiny-llm doctor --report`: writes everything about the course on this machine into one file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["check_report", "write_report"]
 
 
 def check_report(as_json: bool) -> None:
-    """Raise a CommandError where no report can be made."""
+    """Raise a CommandError if no report can be made."""
     if as_json:
         raise CommandError("exclusive", one="--report", other="--json")
     if not IS_CLONE:
@@ -38,7 +38,7 @@ def check_report(as_json: bool) -> None:
 def write_report(file: Path | None, checks: Sequence[Found], words: Messages) -> bool:
     """Try the machine and write the report. Return whether everything passed.
 
-    file: where the report goes; None: a file in `out` that is named after the machine.
+    file: the file to write. None: a file in `out` that is named after the machine.
     """
     known, gpu = about("tiny-llm doctor --report", "mlx", "mlx-lm", "numpy", "nanobind"), gpu_with_metal()
     found = {
@@ -73,7 +73,7 @@ def _system() -> str:
 
 
 def _course() -> str:
-    """Return the version of the course, and its commit where there is git."""
+    """Return the version of the course, and its commit if git is installed."""
     version = metadata.version("tiny-llm")
     if shutil.which("git") is None:
         return version

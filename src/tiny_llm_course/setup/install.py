@@ -1,4 +1,4 @@
-"""`tiny-llm install`: the packages that only some commands need, installed by the tool that made the environment."""
+"""`tiny-llm install`: installs packages that only some commands need, with the tool that made the environment."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ..ui import CommandError, Lang, Messages, left, one_of, phrase, show
 
 __all__ = ["install"]
 
-DEFAULT = ("kernels",)  # what ./course installs in any case
-LOCKED = "--frozen-lockfile"  # the versions of pdm.lock, whatever a newer PDM thinks of that file
+DEFAULT = ("kernels",)  # what ./course always installs
+LOCKED = "--frozen-lockfile"  # use pdm.lock even if a newer PDM calls that file outdated
 
 
 def install(
@@ -64,14 +64,14 @@ def command_for(parts: list[str], environment: Path = Path(sys.prefix), is_clone
 
 
 def options_of_pdm(parts: list[str]) -> list[str]:
-    """Return PDM's options for these parts. Without --prod, PDM would add all dependency groups; with it, it knows
-    none."""
+    """Return PDM's options for these parts. Without --prod, PDM would add all dependency groups; with --prod, it
+    accepts none."""
     chosen = [word for part in dict.fromkeys(parts) for word in ("-G", part)]
     return chosen if set(GROUPS) & set(parts) else ["--prod", *chosen]
 
 
 def _pdm(environment: Path) -> list[str]:
-    """./course has a PDM of its own. Without it, the one on PATH if it made the environment."""
+    """Return the command of ./course's own PDM; without one, of the PDM on PATH if that made the environment; or []."""
     own = environment / "pdm" / "bin" / "python"
     if own.exists():
         return [str(own), "-m", "pdm"]
@@ -79,7 +79,7 @@ def _pdm(environment: Path) -> list[str]:
 
 
 def _run(command: list[str], names: list[str]) -> None:
-    """Install, and keep in mind what was asked for: ./course installs it again after an update."""
+    """Install the packages, and record their names, because ./course installs them again after an update."""
     if shutil.which(command[0]) is None:
         raise CommandError("install_no_tool", tool=command[0], exit_code=1)
     settings = {"PDM_PROJECT": str(ROOT), "PDM_PYTHON": sys.executable, "PDM_IGNORE_ACTIVE_VENV": "1"}

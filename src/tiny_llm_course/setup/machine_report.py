@@ -1,6 +1,6 @@
-"""A machine's report: what was tried there and how it went. One file of JSON, whole after each result.
+"""A machine's report: what was tried on the machine, and the results, in one JSON file that is valid after each result.
 
-It is in English, and names neither a person nor a folder: others read it.
+The report is for other people, so it is in English, and names no person and no folder.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ __all__ = ["FORMAT", "Found", "MachineReport", "count_idioms", "count_tests", "h
 Found = dict[str, Any]
 
 FORMAT = "tiny-llm machine report 1"
-WRONG = ("refused", "mixed")  # parts of the kernels that a compiler should not accept
-FIGURE = "w2d7"  # the stage of the model whose speed the head names
+WRONG = ("refused", "mixed")  # groups of kernels that a compiler should refuse
+FIGURE = "w2d7"  # the model's stage whose speed is in the report's head
 
 
 class MachineReport:
-    """A report that grows. The file holds all that is known, from the first result on."""
+    """A report to which results are added. After each result, the file contains everything so far."""
 
     def __init__(self, file: Path, about: Mapping[str, Any]):
         self._file = file
@@ -31,7 +31,8 @@ class MachineReport:
         self.write()
 
     def part(self, name: str, **about: Any) -> Found:
-        """Begin a part: what its results are added to, each with a call of `write`."""
+        """Begin a part of the report, and return it. The caller adds results to the part, and calls `write` after
+        each."""
         self.found[name] = {**about, "is_complete": False}
         self.write()
         part: Found = self.found[name]
@@ -47,7 +48,7 @@ class MachineReport:
 
 
 def head(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the sentences with which a report begins."""
+    """Yield the sentences at the beginning of a report."""
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
     yield f"{found['machine']}; {found['system']}; {versions}; course {found['course']}"
     gpu = found["gpu"]
@@ -84,7 +85,7 @@ def _end(part: Found) -> str:
 
 
 def count_idioms(kernels: Mapping[str, Any]) -> tuple[int, int]:
-    """Return how many idioms compute what NumPy computes, of how many."""
+    """Return the number of idioms that compute what NumPy computes, and the number of all idioms."""
     idioms = kernels["results"].get("idioms", {}).values()
     return sum(bool(each.get("right")) for each in idioms), len(idioms)
 
@@ -95,14 +96,14 @@ def count_tests(tests: Mapping[str, Any]) -> Counter[str]:
 
 
 def speed_of(bench: Mapping[str, Any]) -> float | None:
-    """Return the tokens per second that the model decodes with all kernels, if that was measured."""
+    """Return the tokens per second that the model decodes with all kernels, or None if that was not measured."""
     rows = {row["stage"]: row for row in bench.get("model", [])}
     decode: float | None = rows.get(FIGURE, {}).get("decode")
     return decode
 
 
 def has_failed(found: Mapping[str, Any]) -> bool:
-    """Tell whether a kernel computed something else, a test failed, or a part did not end."""
+    """Tell whether a kernel computed something different from NumPy, a test failed, or a part ended early."""
     parts = [found[name] for name in ("kernels", "tests", "bench") if name in found]
     if not found["is_complete"] or not all(part["is_complete"] for part in parts):
         return True

@@ -24,7 +24,7 @@ from .machine_report import Found, MachineReport, count_idioms, count_tests, spe
 __all__ = ["RECORD", "Trial", "expression_of", "gpu_with_metal", "metal_tasks"]
 
 RECORD = ROOT / "tests" / "metal_host" / "metal_record.py"
-LAST = 2000  # characters of what a program said before it failed
+LAST = 2000  # characters from the end of a failed program's output
 GPU = """
 import json, mlx.core as mx
 has_metal = mx.is_available(mx.gpu) and mx.metal.is_available()
@@ -34,7 +34,7 @@ EMULATOR, METAL = "CPU, in the emulator metal_host", "GPU, with Metal"
 
 
 def gpu_with_metal() -> Found | None:
-    """Return what MLX says about a GPU with Metal. None: there is none."""
+    """Return MLX's description of the GPU with Metal, or None if there is none."""
     run = subprocess.run([sys.executable, "-c", GPU], capture_output=True, text=True)
     found: Found | None = json.loads(run.stdout) if run.returncode == 0 else None
     return found
@@ -48,15 +48,16 @@ def metal_tasks(package: str) -> list[TaskId]:
 
 
 def expression_of(tasks: Sequence[TaskId], is_on_gpu: bool) -> str:
-    """Return what chooses these tasks' tests with pytest's -k. On a Mac each of them also runs in the emulator."""
+    """Return the expression for pytest's -k that chooses these tasks' tests. On a Mac, each test exists for the GPU and
+    for the emulator. is_on_gpu: whether to choose only the tests for the GPU."""
     chosen = " or ".join(f"(test_week_{task.week}_day_{task.day} and test_task_{task.task}_)" for task in tasks)
     return f"({chosen}) and gpu" if is_on_gpu else chosen
 
 
 class Trial:
-    """Runs one part after the other. A part that fails or is interrupted leaves its results in the report.
+    """Runs the parts of a report, one after the other. Even a part that fails or is interrupted keeps its results.
 
-    package: whose kernels are tested.
+    package: the package whose kernels are tested.
     """
 
     def __init__(self, report: MachineReport, package: str, words: Messages):
@@ -74,7 +75,7 @@ class Trial:
         self._report.finish()
 
     def _try_kernels(self) -> None:
-        """Run small kernels, and let the compiler look at right and wrong ones."""
+        """Run small kernels, and record which right and wrong kernels the compiler accepts."""
         part = self._begin("kernels")
         environment = os.environ | {"METAL_HOST": "off" if self._has_metal else "check"}
         count = 0
@@ -160,7 +161,7 @@ class Trial:
 
 
 def _take_lines(command: list[str], environment: dict[str, str], take: Callable[[str], None]) -> str:
-    """Run a program, and take each line that it prints. Return why the program failed, or nothing."""
+    """Run a program, and call `take` with each line that it prints. Return why the program failed, or ""."""
     with (
         tempfile.TemporaryFile() as errors,
         subprocess.Popen(

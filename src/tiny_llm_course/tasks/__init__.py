@@ -1,1 +1,1 @@
-"""The tasks: the syllabus, and the code of a task in a source file. Nothing here knows a learner's clone."""
+"""The tasks: the syllabus, and the code of a task in a source file. This package knows nothing of a learner's clone."""

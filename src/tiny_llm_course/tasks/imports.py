@@ -16,7 +16,7 @@ FROM = re.compile(r"from\s*\.[\w.]*")
 
 
 def with_imports(target: str, source: str, names: Collection[str]) -> str:
-    """Return the target with the source's imports of these names, except for names that the target binds already."""
+    """Return the target with the source's imports of these names, except for names that the target itself binds."""
     wanted = set(names) - bound_names(target)
     missing = []
     for statement in _imports(ast.parse(source).body):
@@ -51,8 +51,7 @@ def bound_names(source: str) -> set[str]:
 
 
 def relocated(source: str, old: str, new: str) -> str:
-    """Return a module's source, adapted to another file of the package: its relative imports find the same modules from
-    there.
+    """Return a module's source, adapted to another place in the package: its relative imports find the same modules.
 
     old, new: the module's paths in the package, such as serving/cache.py.
     """
@@ -66,10 +65,10 @@ def relocated(source: str, old: str, new: str) -> str:
 
 
 def redirected(source: str, path: str, places: Mapping[str, str]) -> str:
-    """Return a module's source, in which imports of files that left the package name their new modules.
+    """Return a module's source with new module names in the imports of files that have left the package.
 
-    path: the module's path in the package. places: the new modules, such as `tiny_llm_given.config`, by the files' old
-    paths in the package. Imports have the form `from .config import ModelConfig` or `from . import config`.
+    path: the module's path in the package. places: the new modules, such as `tiny_llm_given.config`, keyed by the
+    files' old paths in the package. Imports have the form `from .config import ModelConfig` or `from . import config`.
     """
     here, lines = PurePosixPath(path).parent.parts, lines_of(source)
     for node in sorted(ast.walk(ast.parse(source)), key=lambda node: getattr(node, "lineno", 0), reverse=True):
@@ -116,7 +115,8 @@ def _imports(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
 
 
 def _end_of_imports(body: list[ast.stmt]) -> int:
-    """Return the index of the line after the imports that precede all definitions, or else after the docstring."""
+    """Return the index of the line after the imports that precede all definitions; without imports, after the
+    docstring."""
     head = list(takewhile(lambda statement: not isinstance(statement, Definition), body))
     last = [*head[:1], *_imports(head)][-1:]
     return last[0].end_lineno or 0 if last else 0

@@ -1,6 +1,6 @@
 """The hours that each day takes, and the paths through the course: `hours` and `core` in syllabus.toml.
 
-This is not a part of syllabus.py because the tests read that module, and no test depends on hours.
+Hours have a module of their own, because tests read syllabus.py, and no test depends on hours.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ PATHS = (CORE, ALL)
 
 
 def hours(days: Iterable[Day]) -> float:
-    """Add up the hours of these days."""
+    """Return the sum of the hours of these days."""
     return sum(float(_entry(day)["hours"]) for day in days)
 
 
 def about(hours: float) -> int:
-    """Round to whole hours."""
+    """Round hours to a whole number."""
     return int(hours + 0.5)
 
 
@@ -40,6 +40,6 @@ def _entry(day: Day) -> dict[str, Any]:
 
 @cache
 def _entries() -> dict[tuple[int, int], dict[str, Any]]:
-    """Return the days of syllabus.toml, by week and number."""
+    """Return the days of syllabus.toml, keyed by week and number."""
     table = read_toml(Path(__file__).parents[1] / "syllabus.toml")
     return {(week["number"], day["number"]): day for week in table["weeks"] for day in week["days"]}

@@ -32,20 +32,20 @@ def is_native(filename: str | PurePath) -> bool:
 
 
 def code_files(package: Path) -> list[Path]:
-    """Return the files that may have tasks. Folders named `built` have compiled files, so they are left out."""
+    """Return the files that may have tasks. Folders named `built` contain compiled files, so they are left out."""
     files = (file for file in package.rglob("*") if file.suffix in SUFFIXES)
     return sorted(file for file in files if BUILT not in file.relative_to(package).parts)
 
 
 def parts_of(source: str, filename: str) -> dict[TaskId, list[str]]:
-    """Return, for each task in a file, the names of its functions and helpers, or of its region."""
+    """Return the names of each task's functions and helpers, or of its region, keyed by task."""
     if is_native(filename):
         return {task: [str(task)] for task in regions(source, filename)}
     return task_parts(source)
 
 
 def regions(source: str, filename: str) -> dict[TaskId, str]:
-    """Return the text of each task's region, in order.
+    """Return the text of each region, keyed by task, in order.
 
     Raises:
         StubError: a marker has no partner, or the syllabus does not have the task. The error names filename and line.
@@ -72,7 +72,7 @@ def region_lines(source: str, filename: str) -> list[int]:
 
 
 def with_regions(source: str, texts: Mapping[TaskId, str], filename: str) -> str:
-    """Return the source with these texts in its regions. Everything else stays as it is, byte for byte."""
+    """Return the source with these texts in its regions. Everything else stays the same, byte for byte."""
     lines = lines_of(source)
     newline = newline_of(lines)
     for task, (start, end) in reversed(_places(lines, filename).items()):
@@ -82,7 +82,7 @@ def with_regions(source: str, texts: Mapping[TaskId, str], filename: str) -> str
 
 
 def _places(lines: list[str], filename: str) -> dict[TaskId, tuple[int, int]]:
-    """Return the indices of each region's first line, and of the line after its last."""
+    """Return the indices of each region's first line, and of the line after its last line."""
     places: dict[TaskId, tuple[int, int]] = {}
     opened: tuple[str, int] | None = None  # a task, and the index of the line after its first marker
 

@@ -12,14 +12,14 @@ from .task_code import Definition, indent_of, lines_of
 __all__ = ["SPACES", "Indent", "decoded", "encoded", "reindented", "unit_of"]
 
 BOM = b"\xef\xbb\xbf"
-SPACES = "    "  # one level of indentation in the course's own files
+SPACES = "    "  # one level of indentation in the course's files
 _STRINGS = (tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING))
 _LINE_ENDS = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 
 
 @dataclass(frozen=True)
 class Indent:
-    """The indentation of a piece of code. prefix: the indentation of all of its lines. unit: the indentation that each
+    """The indentation of a piece of code. prefix: the indentation that all lines share. unit: the indentation that each
     level adds."""
 
     prefix: str = ""
@@ -52,7 +52,8 @@ def unit_of(node: ast.AST, source: str) -> str:
 
 
 def reindented(source: str, old: Indent, new: Indent) -> list[str]:
-    """Return the lines of a module with another indentation. Lines inside strings keep theirs, except in docstrings."""
+    """Return the lines of a module with another indentation. Lines inside strings keep their indentation, except in
+    docstrings."""
     lines = lines_of(source)
     if old == new:
         return lines

@@ -1,4 +1,4 @@
-"""Copies the code of tasks from one source into another, and leaves everything else as it is, byte for byte."""
+"""Copies the code of tasks from one source into another. Everything else stays the same, byte for byte."""
 
 from __future__ import annotations
 
@@ -43,17 +43,18 @@ __all__ = [
 
 
 class SpliceError(Exception):
-    """An error that tells the author of a file why the file was left alone."""
+    """An error that tells the author of a file why the file was not changed."""
 
 
 class UnfitError(SpliceError):
-    """The error raised when parts do not fit together. If the result would not be Python, the cause says where."""
+    """The error raised when parts do not fit together. If the result would not be Python, `__cause__` gives the
+    line."""
 
 
 @dataclass(frozen=True)
 class Part:
     """The place of a definition: the lines from `start` up to but not including `end`, with decorators and the comments
-    directly above."""
+    directly before."""
 
     start: int
     end: int
@@ -61,20 +62,20 @@ class Part:
 
 
 def definitions(source: str) -> list[str]:
-    """Return the qualified names of a module's definitions. Raises a SpliceError if it does not parse."""
+    """Return the qualified names of a module's definitions. Raises a SpliceError if the module cannot be parsed."""
     return list(parts_of_source(source))
 
 
 def code_of(source: str, name: str) -> str:
-    """Return the text of the function, method or constant with this qualified name. Raises a KeyError if there is
+    """Return the text of the function, method or constant with this qualified name. Raises a KeyError if the source has
     none."""
     part = parts_of_source(source)[name]
     return "".join(lines_of(source)[part.start : part.end])
 
 
 def excerpt(source: str, names: Collection[str]) -> str:
-    """Return a module with only these definitions, in their order, and the imports that they need. A method comes below
-    the head of its class."""
+    """Return a module with only these definitions, in the source's order, and the imports that they need. A method
+    follows the head of its class."""
     parts, lines = parts_of_source(source), lines_of(source)
     chosen = [name for name in parts if name in names and scope_of(name) not in names]
     text, last = with_imports("", source, names_used(source, chosen)), ""
@@ -94,10 +95,10 @@ def excerpt(source: str, names: Collection[str]) -> str:
 
 
 def splice(target: str, source: str, names: list[str], filename: str) -> str:
-    """Return `target` with the functions `names` as `source` has them, and with the imports that they need.
+    """Return `target` with the functions `names` of `source`, and with the imports that they need.
 
     A private helper that the target lacks is added; a helper that `source` lacks is removed if nothing in the result
-    uses it. In C++ and Metal, `names` are the task ids of regions. `filename` is the target's.
+    uses it. In C++ and Metal, `names` are the task ids of regions. `filename` is the target's name.
 
     Raises:
         SpliceError: the target has a syntax error, or lacks one of these functions or regions.
@@ -117,8 +118,8 @@ def splice(target: str, source: str, names: list[str], filename: str) -> str:
 
 
 def _without_unused(target: str, names: list[str], filename: str) -> str:
-    """Return the target without the definitions in `names` that nothing uses. Uses in definitions that are removed do
-    not count."""
+    """Return the target without the definitions in `names` that nothing uses. A use in a definition that is itself
+    removed does not count."""
     for name in names:
         if name in (parts := parts_of_source(target, filename)):
             rest = without(target, parts[name])
@@ -128,8 +129,8 @@ def _without_unused(target: str, names: list[str], filename: str) -> str:
 
 
 def restore(target: str, source: str, names: list[str], filename: str) -> str:
-    """Return `target` with the functions in `names` that it lacks, as `source` has them. Everything else stays as it
-    is.
+    """Return `target` with those functions in `names` that it lacks, taken from `source`. Everything else stays the
+    same.
 
     Raises:
         SpliceError: the target has a syntax error, or lacks a class.
@@ -163,7 +164,7 @@ def regions_of(source: str, filename: str) -> dict[TaskId, str]:
 
 
 def put(target: str, source: str, name: str, filename: str = "<string>", any_name: bool = False) -> str:
-    """Return `target` with one definition as `source` has it, in the target's indentation.
+    """Return `target` with one definition taken from `source`, in the target's indentation.
 
     any_name: whether to add a definition that the target lacks even if it is public.
 
@@ -196,8 +197,8 @@ def put(target: str, source: str, name: str, filename: str = "<string>", any_nam
 
 
 def _written(source: str, name: str, target: str, line: int | None, node: ast.stmt | None) -> list[str]:
-    """Return the lines of a definition with the indentation of this line of the target. Its body is indented by the
-    unit that this node of the target uses."""
+    """Return the lines of a definition, with the indentation that the target has at `line`. The body's indentation unit
+    is that of `node` in the target."""
     part = parts_of_source(source)[name]
     old = Indent(indent_of(lines_of(source)[first_line(part.node)]), _unit(part.node, source))
     new = Indent("" if line is None else indent_of(lines_of(target)[line]), _unit(node, target))
@@ -218,7 +219,7 @@ def check_fits(source: str, filename: str) -> None:
 
 
 def without(target: str, part: Part) -> str:
-    """Return the target without a definition, and without the blank lines above it."""
+    """Return the target without a definition and the blank lines before it."""
     lines = lines_of(target)
     start = part.start
     while start and not lines[start - 1].strip():
@@ -234,13 +235,14 @@ def names_used(source: str, names: Collection[str]) -> set[str]:
 
 
 def parts_of_source(source: str, filename: str = "<string>") -> dict[str, Part]:
-    """Return the definitions at the top of a module and in its classes, by qualified name, in order. If a name is
-    defined more than once, the last definition counts."""
+    """Return the definitions at the top level of a module and in its classes, keyed by qualified name, in order. If a
+    name is defined more than once, the last definition counts."""
     return dict(all_parts(source, filename))
 
 
 def all_parts(source: str, filename: str = "<string>") -> list[tuple[str, Part]]:
-    """Return the definitions at the top of a module and in its classes, with qualified names, in order."""
+    """Return the definitions at the top level of a module and in its classes, each with its qualified name, in
+    order."""
     try:
         tree = parse(source, filename)
     except StubError as error:

@@ -36,7 +36,7 @@ def make_stub(
     A function or class is a task if the last line of its docstring is `Task: w1d1.2`, or has several ids, separated by
     commas. The ids of a class hold for its methods that have no ids of their own, except for `_check_*`. A task is
     solved when all of its ids are. The stub leaves out private functions, classes, constants and methods that only
-    replaced bodies use, except for `_check_*`. Everything else stays as it is, byte for byte. In C++ and Metal a task
+    replaced bodies use, except for `_check_*`. Everything else stays the same, byte for byte. In C++ and Metal, a task
     is a region (`regions`), in which a comment takes the place of the error.
 
     Raises:
@@ -107,7 +107,7 @@ def _replace_body(function: Function, lines: list[str], error: list[str]) -> Non
 
 
 def _with_comment(statement: ast.stmt, lines: list[str]) -> str:
-    """Return a statement as it is written, with the comment at the end of its line."""
+    """Return the source text of a statement, with the comment at the end of its line."""
     assert statement.end_lineno is not None
     assert statement.end_col_offset is not None
     _, behind = _split(lines[statement.end_lineno - 1], statement.end_col_offset)
@@ -116,7 +116,7 @@ def _with_comment(statement: ast.stmt, lines: list[str]) -> str:
 
 
 def _raise(error: list[str], indent: str) -> list[str]:
-    """Return the lines that raise an error, as `ruff format` would leave them."""
+    """Return the lines that raise an error, formatted as `ruff format` would."""
     if len(indent) + 6 + len("".join(error)) <= LINE_LENGTH:  # 4 more columns and 2 quotes
         error = ["".join(error)]
     strings = [f"{indent}    {json.dumps(sentence, ensure_ascii=False)}" for sentence in error]
@@ -124,8 +124,8 @@ def _raise(error: list[str], indent: str) -> list[str]:
 
 
 def _is_async_generator(function: Function) -> bool:
-    """Tell whether a function is an async generator. Its stub keeps a `yield`: otherwise `async for` would not reach
-    the error."""
+    """Tell whether a function is an async generator. The stub of an async generator keeps a `yield`, because otherwise
+    `async for` would not reach the error."""
     if not isinstance(function, ast.AsyncFunctionDef):
         return False
     nested = [node for node in ast.walk(function) if node is not function and isinstance(node, Function | ast.Lambda)]
@@ -134,7 +134,7 @@ def _is_async_generator(function: Function) -> bool:
 
 
 def _leave_out(statement: ast.stmt, lines: list[str]) -> None:
-    """Remove a statement, the comment directly above it, and the blank lines on one side."""
+    """Remove a statement, the comment directly before it, and the blank lines on one side."""
     start, end = first_line(statement), _end(statement, lines)
     indent = indent_of(lines[start])
     while start and lines[start - 1].startswith(f"{indent}#"):
@@ -145,7 +145,7 @@ def _leave_out(statement: ast.stmt, lines: list[str]) -> None:
     while bottom < len(lines) and _is_blank(lines[bottom]):
         bottom += 1
     blank = max(start - top, bottom - end)
-    if top == 0 or len(indent_of(lines[top - 1])) < len(indent):  # the first in its block
+    if top == 0 or len(indent_of(lines[top - 1])) < len(indent):  # the statement is the first in its block
         blank = start - top
     elif bottom == len(lines):
         blank = 0

@@ -29,7 +29,7 @@ Text = dict[str, str]  # language code -> text
 
 
 class SyllabusError(ValueError):
-    """The error raised when the syllabus has no such week, day or task. Its message says in one line what exists."""
+    """The error raised when the syllabus has no such week, day or task. The message says in one line what exists."""
 
 
 @dataclass(frozen=True, order=True)
@@ -70,7 +70,7 @@ class Task:
     id: TaskId
     title: Text
     barred: tuple[str, ...]
-    contract: int = 1  # grows when the task asks for something else: older code may not solve it
+    contract: int = 1  # grows when the task changes so that older code may not solve it
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,7 @@ class Week:
 
 
 def parse_task_ids(docstring: str | None) -> tuple[TaskId, ...]:
-    """Return the task ids of a docstring whose last line is `Task: w1d1.2` or `Task: w1d2.1, w1d2.2`; otherwise
-    none."""
+    """Return the task ids of a docstring whose last line is `Task: w1d1.2` or `Task: w1d2.1, w1d2.2`; otherwise ()."""
     last_line = (docstring or "").strip().rpartition("\n")[2].strip()
     if not last_line.startswith("Task: "):
         return ()
@@ -136,10 +135,10 @@ def select_task(text: str) -> Task:
 
 
 def select_days(week: str | None, day: str | None) -> list[Day]:
-    """Return the days that `--week` and `--day` name: all days, one week's, or one day.
+    """Return the days that `--week` and `--day` name: all days, a week's days, or one day.
 
     Raises:
-        SyllabusError: the syllabus has no such week or day, or there is a day without a week.
+        SyllabusError: the syllabus has no such week or day, or a day is given without a week.
     """
     if week is None:
         if day is not None:

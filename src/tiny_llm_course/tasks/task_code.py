@@ -53,7 +53,7 @@ def parse(source: str, filename: str) -> ast.Module:
 def tasks_in(
     node: ast.AST, filename: str = "<string>", prefix: str = "", inherited: tuple[TaskId, ...] = ()
 ) -> Iterator[tuple[Function, tuple[TaskId, ...], str]]:
-    """Yield the functions below a node that are tasks, each with its task ids and its qualified name."""
+    """Yield the functions in a node that are tasks, each with its task ids and its qualified name."""
     for child in statements_in(node):
         if not isinstance(child, Definition):
             yield from tasks_in(child, filename, prefix, inherited)
@@ -66,7 +66,7 @@ def tasks_in(
 
 
 def statements_in(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the statements directly below a module or statement, and the handlers and cases that contain further
+    """Yield the statements directly in a module or statement, and the handlers and cases that contain further
     statements.
 
     Expressions make up most of a tree, but cannot contain a definition, so they are not visited.
@@ -76,7 +76,7 @@ def statements_in(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def task_parts(source: str) -> dict[TaskId, list[str]]:
-    """Return, for each task of a module, the qualified names of its functions, followed by the helpers that these
+    """Return for each task of a module the qualified names of its functions, followed by the helpers that these
     functions need and stubs leave out."""
     tree = parse(source, "<string>")
     tagged = list(tasks_in(tree))
@@ -99,7 +99,7 @@ def _known() -> set[TaskId]:
 
 
 def check_known(task: TaskId, place: str) -> TaskId:
-    """Return the task. Raises a StubError, which names the place, if the syllabus does not have it."""
+    """Return the task. Raises a StubError, which names `place`, if the syllabus does not have the task."""
     if task not in _known():
         raise StubError(f"{place}: the syllabus has no task {task}")
     return task
@@ -115,7 +115,7 @@ def _task_ids(node: Definition, filename: str) -> tuple[TaskId, ...]:
 
 
 def leading_checks(function: Function) -> list[ast.stmt]:
-    """Return the calls of `_check_*` with which a function begins: its stub keeps them."""
+    """Return the calls of `_check_*` at the beginning of a function, which its stub keeps."""
     body = function.body[1:] if ast.get_docstring(function) is not None else function.body
     return list(takewhile(_is_check, body))
 
@@ -149,7 +149,7 @@ def _reached(helpers: dict[ast.stmt, str], uses: dict[ast.stmt, set[str]], names
 
 
 def _scopes(scope: Scope, prefix: str = "") -> Iterator[tuple[Scope, str]]:
-    """Yield a module or class, and the classes in it that are not helpers themselves, each with the prefix of qualified
+    """Yield a module or class, and those classes in it that are not helpers, each with the prefix of the qualified
     names in it."""
     yield scope, prefix
     helpers = _helpers(scope)
@@ -193,8 +193,8 @@ def _is_tagged(node: ast.AST) -> bool:
 
 
 def names_in(node: ast.AST, excluded: Collection[ast.AST] = ()) -> set[str]:
-    """Return the identifiers that a node uses. The words of strings count, because annotations and `__all__` have names
-    in strings; docstrings do not."""
+    """Return the identifiers that a node uses. Words in strings count, because annotations and `__all__` have names in
+    strings; docstrings do not count."""
     if node in excluded:
         return set()
     names: set[str] = set()
@@ -209,7 +209,7 @@ def names_in(node: ast.AST, excluded: Collection[ast.AST] = ()) -> set[str]:
 
 
 def lines_of(source: str) -> list[str]:
-    """Return a text's lines, with their ends as they are."""
+    """Return a text's lines, with their line ends."""
     return list(io.StringIO(source, newline=""))
 
 

@@ -1,4 +1,5 @@
-"""Finds the tasks of a package that are still stubs. It only reads the source, and neither imports nor runs it."""
+"""Finds the tasks of a package that are still stubs. The module only reads source files, and does not import or run
+them."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ def task_in_message(message: str) -> TaskId | None:
 
 
 def unsolved(package: Path) -> list[Stub]:
-    """Return all stubs in a package's directory, in the order of the course. A file that does not parse counts as
+    """Return all stubs in a package's directory, in the order of the course. A file that cannot be parsed counts as
     having no stubs."""
     return sorted(stub for file in code_files(package) for stub in _stubs_in(file))
 
@@ -73,7 +74,7 @@ def _stubs_below(node: ast.AST, file: Path) -> Iterator[Stub]:
 
 
 def _messages(node: ast.AST) -> Iterator[tuple[TaskId, int, str]]:
-    """Yield the task, the line and the message of each stub's error below a node."""
+    """Yield the task, the line and the message of each stub's error in a node."""
     for child in statements_in(node):
         match child:
             case ast.Raise(

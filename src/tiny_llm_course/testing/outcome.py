@@ -72,7 +72,7 @@ def offer_report(done: PytestRun, words: Messages) -> None:
 
 
 def show_failure(failure: Result, done: PytestRun, words: Messages) -> bool:
-    """Show the message of a failure, the lines that led to it, and its explanation, if there is one.
+    """Show the message of a failure, the lines that led to the failure, and its explanation if there is one.
 
     Return whether a known mistake, advice or a second look explains the failure.
     """
@@ -101,7 +101,7 @@ def _show_stub(stub: Result, stubs: dict[TaskId, CodePlace], words: Messages) ->
     """Show where the learner still has to write code."""
     task = open_task_of(stub)
     show(f"NotImplementedError: {stub.stub['message'].partition('. ')[0]}.", fg="yellow")
-    # for a stub in C++ or Metal, a Python file raises the error, so `stubs` comes first
+    # look in `stubs` first, because a Python file raises the error of a stub in C++ or Metal
     location = stubs.get(task) or CodePlace(Path(stub.stub["file"]), stub.stub["line"])
     place = f"{os.path.relpath(location.file)}:{location.line}"
     show(words("run_stub", place=place, task=task, command=task.test_command).strip("\n"))

@@ -16,9 +16,9 @@ __all__ = ["ProgressChange", "keep_progress"]
 class ProgressChange:
     """The changes that a run makes to the learner's progress."""
 
-    solved: list[TaskId] = field(default_factory=list)  # for the first time by this run
-    skipped: list[TaskId] = field(default_factory=list)  # still marked as skipped, though their tests passed
-    stubs: dict[TaskId, CodePlace] = field(default_factory=dict)  # where each unfinished task's first stub is
+    solved: list[TaskId] = field(default_factory=list)  # solved for the first time by this run
+    skipped: list[TaskId] = field(default_factory=list)  # still marked as skipped, although their tests passed
+    stubs: dict[TaskId, CodePlace] = field(default_factory=dict)  # the place of each open task's first stub
 
 
 def keep_progress(workspace: Workspace, done: PytestRun) -> ProgressChange:

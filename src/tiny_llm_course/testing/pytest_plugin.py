@@ -29,9 +29,9 @@ from ..tasks.unsolved import task_in_message
 SEEN = pytest.StashKey[Observation]()
 
 MAX_MESSAGE = 10_000  # characters
-COMPILE_SECONDS = 5  # for compiling mistakes in C++ or Metal before they are compared; the next run finds them compiled
+COMPILE_SECONDS = 5  # for compiling mistakes in C++ or Metal before comparing them; the next run reuses them
 AFTER_HANG = 1.0  # the time limit in seconds for a task's tests after one of them has hung
-MAX_HANGS = 3  # after so many tests of a task have hung, its other tests do not run
+MAX_HANGS = 3  # after this many hung tests of a task, its other tests do not run
 
 Arguments: TypeAlias = dict[str, Any]
 
@@ -40,7 +40,7 @@ Failed = pytest.fail.Exception
 
 
 class Unsolved(Failed):  # type: ignore[misc, valid-type]
-    """The failure of a test that reached a stub. It has no traceback, which would add nothing to the message."""
+    """The failure of a test that reached a stub. There is no traceback, which would add nothing to the message."""
 
     def __init__(self, error: NotImplementedError):
         super().__init__(f"NotImplementedError: {error}", pytrace=False)
@@ -49,7 +49,7 @@ class Unsolved(Failed):  # type: ignore[misc, valid-type]
 
 
 class Hung(Failed):  # type: ignore[misc, valid-type]
-    """The failure of a test that took too long. Its traceback leads to the line that was running."""
+    """The failure of a test that took too long. The traceback ends at the line that was running."""
 
 
 class NotRun(Failed):  # type: ignore[misc, valid-type]
@@ -74,7 +74,7 @@ class _Course:
         self._time_limit = float(config.getoption("--time-limit"))
         self._has_mistakes = Workspace().has_solutions and self._package == "tiny_llm"
         self._diagnoses: dict[TaskId, Diagnosis[Test]] = {}
-        self._hangs: Counter[TaskId] = Counter()  # tests that took too long
+        self._hangs: Counter[TaskId] = Counter()  # tests that took too long, per task
         leave_out_compiling(lambda file: self._send("compiling", file=file))
         if self._events is not None:
             sys.breakpointhook = _no_debugger
@@ -87,7 +87,7 @@ class _Course:
         counts = Counter(str(task) for item in items if (task := task_of(item)))
         known = {task.id for task in tasks()}
         unmarked = [item.name for item in items if _is_hidden(item) and task_of(item) not in known]
-        self._send("collected", tests=dict(counts), unmarked=unmarked)  # before -k deselects some of them
+        self._send("collected", tests=dict(counts), unmarked=unmarked)  # before -k deselects some tests
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self._send("chosen", tests=dict(Counter(str(task) for item in session.items if (task := task_of(item)))))
@@ -100,7 +100,7 @@ class _Course:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
         task = task_of(pyfuncitem)
-        if task is None:  # a gate on the repository
+        if task is None:  # a test of the repository itself
             return (yield)
         if self._hangs[task] == MAX_HANGS:
             raise NotRun(f"not run: {MAX_HANGS} tests of this task did not end", pytrace=False)
@@ -209,7 +209,7 @@ _OUTCOMES: dict[type | None, str] = {Unsolved: "unsolved", NotRun: "not run"}
 
 
 def _kind(error: BaseException) -> str:
-    """Return the kind of a failure that is worse than wrong numbers, or "" for any other failure."""
+    """Return the kind of a failure that is worse than wrong values, or "" for any other failure."""
     return "hang" if isinstance(error, Hung) else "changed" if isinstance(error, ChangedArgumentError) else ""
 
 
@@ -224,7 +224,7 @@ def _frames(error: BaseException, package: str) -> list[Frame]:
     """Return the frames of a traceback that are in the package under test, innermost last."""
     if isinstance(remote := getattr(error, "frames", None), list):  # an error of a submission's process
         return [{"file": file, "line": line, "function": name, "code": ""} for file, line, name in remote]
-    if _is_of_kernels(error):  # the lines that call a kernel explain nothing
+    if _is_of_kernels(error):  # the lines that call a kernel do not explain such an error
         return []
     folder = ROOT / "src" / package
     return [
@@ -235,7 +235,7 @@ def _frames(error: BaseException, package: str) -> list[Frame]:
 
 
 def _is_of_kernels(error: BaseException) -> bool:
-    """Tell whether an error says that a kernel does not compile, or did something that no kernel may do."""
+    """Tell whether an error says that a kernel does not compile, or did something that kernels must not do."""
     return type(error).__name__ in ("CompileError", "KernelError")
 
 

@@ -1,4 +1,4 @@
-"""Remarks on solved tasks, about requirements that the tests do not check. The tasks count as solved all the same."""
+"""Remarks on solved tasks, about requirements that the tests do not check. The tasks still count as solved."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ __all__ = ["Remark", "remarks", "remarks_on", "show_remarks"]
 
 @dataclass(frozen=True)
 class Remark:
-    """A remark on some tasks. It applies to a task if none of the learner's code for the task matches `expects`."""
+    """A remark on some tasks. The remark applies to a task if none of the learner's code for the task matches
+    `expects`."""
 
     tasks: tuple[TaskId, ...]
     expects: re.Pattern[str]
@@ -59,7 +60,7 @@ def remarks_on(workspace: Workspace, task: TaskId) -> list[Remark]:
 
 
 def _written(workspace: Workspace, file: Path) -> str:
-    """Return the lines of a file that its stub does not have, without comments."""
+    """Return the lines of a file that are not in its stub, without comments."""
     lines = [
         re.sub(r"//.*", "", line).strip() for line in file.read_text(encoding="utf-8", errors="replace").splitlines()
     ]

@@ -1,4 +1,4 @@
-"""Shows a line for each task that was tested, as soon as its last test has ended."""
+"""Shows a line for each tested task as soon as the task's last test has ended."""
 
 from __future__ import annotations
 
@@ -70,5 +70,5 @@ class TaskLines:
 
 
 def open_task_of(stub: Result) -> TaskId:
-    """Return the task that the learner has to write first: the tested one, or an earlier one that it builds on."""
+    """Return the task that the learner has to write first: the tested task, or an earlier one on which it builds."""
     return task_in_message(stub.stub["message"]) or stub.task

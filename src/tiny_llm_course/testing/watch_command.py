@@ -38,7 +38,7 @@ from .task_lines import TaskLines
 
 __all__ = ["watch"]
 
-FOOTER = 6  # rows below a list: three lines of help, and empty rows
+FOOTER = 6  # rows after a list: three lines of help, and empty rows
 POLL = 1.0  # seconds between checks of the files' times, for file systems that send no events
 
 
@@ -90,7 +90,7 @@ class _Watch:
             case "saved" | "r":
                 self._test()
             case "n":
-                if self._task == self._tested:  # otherwise it was solved, and `_test` moved on
+                if self._task == self._tested:  # otherwise the task was solved, and `_test` moved on
                     self._task = _after(self._task, workspace)
                 self._test()
             case "h":
@@ -104,7 +104,8 @@ class _Watch:
         self._is_listed = happened == "l" and not self._is_listed
 
     def _list(self, workspace: Workspace) -> None:
-        """Show the current week, shortened to fit the terminal. If it is already shown, show all weeks in full."""
+        """Show the current week, shortened to fit the terminal. If the week is on the screen, show all weeks in
+        full."""
         if self._is_listed:
             progress_table(workspace, self._words)
         else:
@@ -154,7 +155,7 @@ class _Watch:
         while True:
             if select.select([sys.stdin], [], [], 0.1)[0]:
                 key = os.read(sys.stdin.fileno(), 1).decode(errors="replace")
-                yield key or "q"  # nothing to read: the terminal is gone
+                yield key or "q"  # no key can be read, so the terminal is gone
             if _drain(self._saved) or monotonic() - looked > POLL:
                 looked = monotonic()
                 if _times(self._watched) != self._times:
@@ -168,7 +169,7 @@ def _send_events(folders: list[Path], saved: SimpleQueue[None], stop: threading.
     try:
         for _ in events(*folders, stop_event=stop, debounce=100, step=20, rust_timeout=500, yield_on_timeout=False):
             saved.put(None)
-    except OSError:  # there are no events, say because of too many watches: polling remains
+    except OSError:  # without events (perhaps too many watches), polling remains
         return
 
 
@@ -188,14 +189,15 @@ def _times(folders: list[Path]) -> dict[Path, tuple[int, int]]:
         if file.suffix in SUFFIXES:
             try:
                 status = file.stat()
-            except FileNotFoundError:  # an editor is just replacing it
+            except FileNotFoundError:  # an editor is replacing the file
                 continue
             times[file] = status.st_mtime_ns, status.st_size
     return times
 
 
 def _after(task: Task, workspace: Workspace) -> Task:
-    """Return the first open task after this one, else the one that `next` names. If all tasks are done, return this."""
+    """Return the first open task after this one; without one, the task that `next` names, or this one if all are
+    done."""
     later = (other for other in workspace.open_tasks() if other.id > task.id)
     return next(later, None) or workspace.next_task() or task
 

@@ -13,7 +13,7 @@ from .wrapping import columns, hanging
 
 __all__ = ["Command", "Group", "set_colours"]
 
-LEAST = 100  # columns that Typer's tables need: in fewer, they cut options short and squeeze explanations
+LEAST = 100  # columns that Typer's tables need; with fewer, options are cut short and explanations squeezed
 STYLES = {
     "OPTION": "bold cyan",
     "SWITCH": "bold green",
@@ -37,7 +37,7 @@ STYLES = {
 
 def set_colours(out: TextIO) -> None:
     """Set the colours in which Typer writes to this stream from now on."""
-    from typer import rich_utils  # here, so that commands start sooner
+    from typer import rich_utils  # imported here, so that commands start sooner
 
     rich_utils.COLOR_SYSTEM = rich_colours(out)
     for name, style in STYLES.items():

@@ -1,4 +1,4 @@
-"""The names of the commands, the module of each command, and where it can run. Nothing is imported here."""
+"""The names of the commands, the module of each command, and where the command can run. Nothing is imported here."""
 
 from __future__ import annotations
 

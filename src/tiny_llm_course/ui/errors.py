@@ -12,7 +12,7 @@ from .terminal import show
 __all__ = ["CommandError", "one_of", "os_reason", "show_note"]
 
 
-_REASONS = {  # other errors are shown in the system's own words
+_REASONS = {  # for other errors, the system's own text is shown
     errno.ENOENT: phrase("os_absent"),
     errno.EACCES: phrase("os_denied"),
     errno.EPERM: phrase("os_denied"),
@@ -30,7 +30,7 @@ _REASONS = {  # other errors are shown in the system's own words
 
 
 class CommandError(Exception):
-    """A problem that the caller can solve, in one line: what is wrong, what was expected, what to do.
+    """A problem that the user can solve, in one line: what is wrong, what was expected, and what to do.
 
     key: a key of errors.toml. values: the values of the text's placeholders; a Phrase appears in the text's language.
     exit_code: 2 if the call is wrong, 1 for any other problem.

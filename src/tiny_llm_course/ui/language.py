@@ -30,23 +30,23 @@ _asked_for: list[str] = []  # --lang of the running commands; unlike a context v
 
 @dataclass(frozen=True)
 class Phrase:
-    """A value of a message that is itself a text, shown in the message's language. The phrases of a list are joined. To
-    make a phrase, call `phrase`."""
+    """A placeholder's value that is itself a text, shown in the message's language. The phrases of a list are joined.
+    Call `phrase` to make a phrase."""
 
     key: str
     values: Mapping[str, Any]
 
 
 def phrase(key: str, /, **values: object) -> Phrase:
-    """Return a text of messages.toml or errors.toml, to be used as a part of another text."""
+    """Return a text of messages.toml or errors.toml, for use in another text."""
     return Phrase(key, values)
 
 
 class Messages:
     """The texts of messages.toml and errors.toml in one language.
 
-    language: a key of LANGUAGES. None: the language that --lang chose, or else the locale's (LC_ALL, LC_MESSAGES or
-    LANG), or else English.
+    language: a key of LANGUAGES. None: the language of --lang; without it, the locale's (LC_ALL, LC_MESSAGES or LANG);
+    without that, English.
     """
 
     def __init__(self, language: str | None = None):
@@ -57,12 +57,12 @@ class Messages:
 
     @staticmethod
     def load() -> None:
-        """Read all texts now, for a command that is about to replace the files that hold them."""
+        """Read all texts now, because the command is about to replace their files."""
         _texts()
 
     @staticmethod
     def in_all(key: str, /, **values: object) -> Text:
-        """Return a message in every language, because the language of its reader is not known yet."""
+        """Return a message in every language, because its reader's language is not known yet."""
         return {language: Messages(language)(key, **values) for language in LANGUAGES}
 
     def of(self, text: Text) -> str:

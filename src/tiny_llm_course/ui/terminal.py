@@ -36,12 +36,12 @@ __all__ = [
     "wrapped",
 ]
 
-# These of a terminal's 256 colours can be read on black as well as on white. The 16 named colours differ from terminal
-# to terminal: yellow can hardly be seen on white.
+# Of a terminal's 256 colours, these are readable on both black and white. The 16 named colours differ from terminal to
+# # terminal, and yellow can hardly be seen on white.
 COLOURS = {"red": 160, "green": 28, "yellow": 130, "cyan": 30, "dim": 243}
 BAR = 18  # characters
 NAME = 44  # columns for the name in a row
-LEAST_NAME = 20  # columns for the name at least, on a narrow terminal
+LEAST_NAME = 20  # the least columns for the name, on a narrow terminal
 LEAST_COLUMN = (12, 10, 8)  # the least columns of a heading, tried in turn on a narrow terminal
 SECOND_COLUMN = re.compile(r" *\S+(?: \S+)*  +(?=\S)")
 
@@ -70,24 +70,24 @@ def styled(text: str, *, fg: str | None = None, dim: bool = False, out: TextIO |
 
 def fitted(text: str, out: TextIO) -> str:
     """Return a text whose lines are broken between words if they are too long for the terminal. The rest of a line
-    begins below its second column, if it has one, or is indented further."""
+    starts under its second column, if it has one, or is indented further."""
     width = terminal_width(out)
     return "\n".join(hanging(line, width, _hang(line, width)) for line in text.split("\n")) if out.isatty() else text
 
 
 def rich_style(style: str) -> str:
-    """Return a style for Rich, in which Rich's names of colours replace the keys of COLOURS."""
+    """Return a style for Rich, with Rich's names of colours in place of the keys of COLOURS."""
     return " ".join(f"color({COLOURS[word]})" if word in COLOURS else word for word in style.split())
 
 
 def rich_colours(out: TextIO) -> Any:
-    """Return Rich's color_system: 256 colours even on a terminal that calls itself xterm."""
+    """Return Rich's color_system: 256 colours even on a terminal whose type is xterm."""
     return "256" if out.isatty() and os.environ.get("TERM") != "dumb" else "auto"
 
 
 def progress_console() -> Any:
     """Return Rich's console on stderr, for bars and counters in readable colours."""
-    from rich.console import Console  # here, so that commands without a bar start sooner
+    from rich.console import Console  # imported here, so that commands without a bar start sooner
     from rich.theme import Theme
 
     styles = {f"progress.{name}": "dim" for name in ("percentage", "remaining", "elapsed", "download")}
@@ -97,8 +97,8 @@ def progress_console() -> Any:
 
 
 def terminal_width(out: TextIO) -> int:
-    """Return the width in columns: the value of COLUMNS in the environment, or else the terminal's width, or 80 if
-    there is no terminal."""
+    """Return the width in columns: COLUMNS from the environment; without it, the terminal's width; without a terminal,
+    80."""
     named = os.environ.get("COLUMNS", "")
     width = int(named) if named.isdecimal() else 0
     with suppress(OSError, ValueError):
@@ -115,7 +115,7 @@ def _hang(line: str, width: int) -> int:
 
 
 class StatusLine:
-    """The last line of a terminal, which the next text replaces. It goes to stderr, so piped output never contains it.
+    """The last line of a terminal, which the next text replaces. The line goes to stderr, so it never gets into a pipe.
 
     can_show: whether stderr is a terminal that can replace a line.
     """
@@ -140,7 +140,7 @@ class StatusLine:
 def called() -> str:
     """Return what you typed to run this command: the path of `./course`, `pdm run`, `tiny-llm`, or `uv run …
     tiny-llm`."""
-    if path := os.environ.get("TINY_LLM_CALLED"):  # which ./course sets
+    if path := os.environ.get("TINY_LLM_CALLED"):  # set by ./course
         return path
     if "PDM_RUN_CWD" in os.environ:
         return "pdm run"
@@ -153,8 +153,8 @@ def as_called(text: str) -> str:
 
 
 def wrapped(text: str) -> str:
-    """Return the text with its lines broken to the terminal's width, at most 100 columns. Code, that is, a part with an
-    indented line, keeps its indentation; the continuation of a long line is indented further."""
+    """Return the text with its lines broken to the terminal's width, at most 100 columns. Code (a part with an indented
+    line) keeps its indentation; the continuation of a long line is indented further."""
     width = min(terminal_width(sys.stdout), 100)
     lines = text.removesuffix("\n").splitlines(keepends=True)
     parts = ("".join(group) for _, group in groupby(lines, key=lambda line: not line.strip()))
@@ -163,12 +163,12 @@ def wrapped(text: str) -> str:
 
 def _wrapped(part: str, width: int) -> str:
     lines = part.split("\n")
-    further = 8 if any(line.startswith(" ") for line in lines) else 0  # columns, further than a block below the line
+    further = 8 if any(line.startswith(" ") for line in lines) else 0  # columns, further than an indented block
     return "\n".join(hanging(line, width, len(line) - len(line.lstrip(" ")) + further) for line in lines)
 
 
 def table_row(name: str, *cells: str) -> str:
-    """Return a line of a table. On a narrow terminal the name gets fewer columns, or a line of its own."""
+    """Return a line of a table. On a narrow terminal, the name has fewer columns, or a line of its own."""
     beside = " ".join(cells)
     room = min(NAME, terminal_width(sys.stdout) - columns(beside) - 3) if sys.stdout.isatty() else NAME
     if room < min(LEAST_NAME, columns(name)):
@@ -179,8 +179,7 @@ def table_row(name: str, *cells: str) -> str:
 
 def table(head: Sequence[str], *rows: Sequence[str]) -> list[str]:
     """Return the lines of a table, with the first column aligned left and the others right. On a narrow terminal,
-    headings take several lines. If that is not enough, each row takes two lines: its first cell, and below it the
-    others."""
+    headings take several lines. If that is not enough, each row takes two lines: its first cell, then the others."""
     widths = [max(map(columns, column)) for column in zip(head, *rows, strict=True)]
     if fits(widths):
         return [_line(cells, widths, "  ") for cells in (head, *rows)]
@@ -203,14 +202,15 @@ def _narrow(name: str, cells: Sequence[str], least: int) -> int:
 
 
 def _heads(head: Sequence[str], widths: Sequence[int]) -> list[tuple[str, ...]]:
-    """Return the lines of the headings. Every heading ends in the last line, and a long one begins further up."""
+    """Return the lines of the headings. Every heading ends in the last line, so a long heading starts in an earlier
+    line."""
     names = [hanging(name, width, 0).split("\n") for name, width in zip(head, widths, strict=True)]
     height = max(map(len, names))
     return list(zip(*([""] * (height - len(parts)) + parts for parts in names), strict=True))
 
 
 def fits(widths: Sequence[int]) -> bool:
-    """Tell whether columns of these widths fit next to each other. In a pipe they always fit."""
+    """Tell whether columns of these widths fit next to each other. In a pipe, they always fit."""
     return not sys.stdout.isatty() or sum(widths) + 2 * (len(widths) - 1) <= terminal_width(sys.stdout)
 
 
@@ -219,7 +219,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], gap: str) -> str:
 
 
 def left(text: str, width: int) -> str:
-    """Pad a text with spaces on the right, up to a width in columns, of which a Japanese character takes two."""
+    """Pad a text with spaces on the right, up to a width in columns. A Japanese character takes two columns."""
     return text + _blanks(text, width)
 
 

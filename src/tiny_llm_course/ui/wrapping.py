@@ -1,4 +1,4 @@
-"""Breaks lines between words, and between any two Japanese characters except where a line may not begin or end."""
+"""Breaks lines between words, and between two Japanese characters if a line may end and begin there."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 
 
 def units(text: str) -> list[str]:
-    """Split a text into the parts that stay whole: words with the blanks before them, Japanese characters with their
-    punctuation, and ends of lines. Joined, the parts are the text."""
+    """Split a text into the parts that must not be broken: words with the blanks before them, Japanese characters with
+    their punctuation, and ends of lines. Joined, the parts are the text."""
     return [match[0] for match in _UNIT.finditer(text) if match[0]]
 
 
 def hanging(line: str, width: int, hang: int) -> str:
-    """Break a line into as many lines as it needs, and indent all but the first by `hang` columns. A word that is too
-    long stays whole.
+    """Break a line into lines of at most `width` columns, and indent all but the first by `hang` columns. A word that
+    is too long stays whole.
 
     A wide gap in the right half of the line, as before a comment, is narrowed first.
     """
@@ -53,6 +53,6 @@ def columns(text: str) -> int:
     text = _COLOURS.sub("", text) if "\x1b" in text else text
     if text.isascii():
         return len(text)
-    from rich.cells import cell_len  # here, so that commands without tables start sooner
+    from rich.cells import cell_len  # imported here, so that commands without tables start sooner
 
     return cell_len(text)

@@ -1,1 +1,1 @@
-"""`tiny-llm update`: merges a newer course into a clone with work in it."""
+"""`tiny-llm update`: merges a newer course into a clone that contains a learner's work."""

@@ -1,4 +1,4 @@
-"""Copies definitions and imports from one module into another, with the definitions that they use."""
+"""Copies definitions and imports from one module into another, along with the definitions that they use."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def with_all(target: str, source: str, names: Collection[str]) -> str:
 
 def with_own(merged: str, yours: str, stubs: tuple[str, str], mine: list[str], left: Mapping[str, str]) -> str:
     """Return the merged text with everything that the learner defined and imported, and with given code that the course
-    removed but the learner uses. Tasks that moved to other files are imported if something still uses them.
+    removed but the learner uses. Tasks that moved to other files are imported if the text uses them.
 
-    stubs: the old stub and the new one. mine: the tasks that the learner wrote. left: the tasks that moved, with their
-    new modules.
+    stubs: the old stub and the new one. mine: the tasks that the learner wrote. left: task that moved -> its new
+    module.
     """
     old, new = stubs
     for name in left:
@@ -52,7 +52,7 @@ def with_own(merged: str, yours: str, stubs: tuple[str, str], mine: list[str], l
 def with_arrived(merged: str, arrived: Mapping[str, str]) -> str:
     """Return the merged text with the helpers and imports that arrived tasks used in their old files.
 
-    arrived: the tasks, each with the source of its old file.
+    arrived: task -> the source of its old file.
     """
     for source in dict.fromkeys(arrived.values()):
         reached = helpers_of(source, [name for name, text in arrived.items() if text == source])
@@ -63,8 +63,8 @@ def with_arrived(merged: str, arrived: Mapping[str, str]) -> str:
 
 
 def _needed(target: str, source: str, excluded: Collection[str] = (), unless_in: str = "") -> list[str]:
-    """Return the definitions of the source that the target uses but lacks. A name is used if it occurs in the target
-    more often than in `unless_in`."""
+    """Return the definitions of the source that the target uses but lacks. A name counts as used if it occurs in the
+    target more often than in `unless_in`."""
     parts, used, bound = parts_of_source(target), _uses(target) - _uses(unless_in), bound_names(target)
     return [
         name
@@ -76,7 +76,8 @@ def _needed(target: str, source: str, excluded: Collection[str] = (), unless_in:
 
 
 def _uses(source: str) -> Counter[str]:
-    """Count how often a module uses each name and each attribute. An attribute's name gets a dot before it."""
+    """Count how often a module uses each name and each attribute. Attributes are counted with a dot before their
+    names."""
     nodes = list(ast.walk(ast.parse(source)))
     docstrings = [node.value for node in nodes if isinstance(node, ast.Expr)]
     names: list[str] = []
@@ -86,13 +87,13 @@ def _uses(source: str) -> Counter[str]:
                 names.append(name)
             case ast.Attribute(attr=name):
                 names.append(f".{name}")
-            case ast.Constant(value=str(text)) if node not in docstrings:  # an annotation, or one of `__all__`
+            case ast.Constant(value=str(text)) if node not in docstrings:  # an annotation, or a name in `__all__`
                 names += re.findall(r"\w+", text)
     return Counter(names)
 
 
 def helpers_of(source: str, names: Collection[str]) -> set[str]:
-    """Return these functions, and the definitions of their module that they use, directly or through others, except for
+    """Return these functions, and the definitions of their module that they use directly or through others, except
     tasks."""
     stop = {*tasks_by_name(source, "<string>")}
     helpers: set[str] = set()

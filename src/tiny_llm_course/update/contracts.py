@@ -13,7 +13,7 @@ from ..tasks.toml import parse_toml
 __all__ = ["SYLLABUS", "Changed", "changed_contracts", "new_tasks"]
 
 SYLLABUS = "src/tiny_llm_course/syllabus.toml"
-Changed: TypeAlias = Mapping[TaskId, Collection[str]]  # by task: the functions whose old code is kept
+Changed: TypeAlias = Mapping[TaskId, Collection[str]]  # task -> the functions whose old code is kept
 
 
 @dataclass(frozen=True)

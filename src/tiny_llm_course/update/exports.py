@@ -14,8 +14,8 @@ __all__ = ["with_exports", "with_same_exports"]
 
 
 def with_same_exports(yours: str, old: str, new: str) -> tuple[str, str, str]:
-    """Return the three versions. If both sides changed `__all__`, all three get the learner's list with the course's
-    changes."""
+    """Return the three versions. If both sides changed `__all__`, put the learner's list with the course's changes into
+    all three."""
     mine, before, after = (_exports(source) for source in (yours, old, new))
     if mine is None or before is None or after is None:
         return yours, old, new
@@ -61,7 +61,7 @@ def _edited(source: str, removed: Collection[str], added: list[str]) -> str:
     in the list stay."""
     listed = _list(source)
     assert listed is not None
-    lines = [line.encode() for line in lines_of(source)]  # positions in a tree count bytes
+    lines = [line.encode() for line in lines_of(source)]  # positions in an AST count bytes
     for element in reversed(listed.elts):
         if isinstance(element, ast.Constant) and element.value in removed:
             row = element.lineno - 1
@@ -70,7 +70,7 @@ def _edited(source: str, removed: Collection[str], added: list[str]) -> str:
             lines[row] = left if left.strip() else b""
     row, place = listed.lineno - 1, listed.col_offset + 1
     names, tail = [json.dumps(name, ensure_ascii=False).encode() for name in added], lines[row][place:]
-    if tail.strip()[:1] in (b"", b"#"):  # one name in each line
+    if tail.strip()[:1] in (b"", b"#"):  # the list has one name per line
         lines[row + 1 : row + 1] = [b"    %s,\n" % name for name in names]
     else:
         lines[row] = lines[row][:place] + b"".join(b"%s, " % name for name in names) + tail

@@ -14,7 +14,7 @@ __all__ = ["LostLines", "lost_lines"]
 
 @dataclass(frozen=True)
 class LostLines:
-    """A range of lines of the learner's file, counted from 1. The merged file lacks these lines, or has lines between
+    """A range of lines in the learner's file, counted from 1. The merged file lacks these lines, or has lines between
     them that the learner had removed."""
 
     first: int
@@ -22,14 +22,14 @@ class LostLines:
 
 
 def lost_lines(yours: str, old: str, new: str, merged: str, kept: Collection[int] = ()) -> list[LostLines]:
-    """Find the learner's changes to the stub that the merged file does not have. kept: the learner's lines, counted
-    from 0, that the merged file has in another place."""
+    """Find the learner's changes to the stub that the merged file lacks. kept: the learner's lines, counted from 0,
+    that the merged file has in another place."""
     stub, own, result = (lines_of(text) for text in (old, yours, merged))
     edits, later = _steps(stub, own), _steps(own, result)
     mine = {i for step in edits for i in step.own}
     gone = {i for step in later for i in step.old if own[i].strip() and not (is_import(own[i]) and own[i] in result)}
     changed = {i for step in _steps(stub, lines_of(new)) for i in step.old if step.own}
-    back = set()  # the lines around those that the learner removed and the merge put back
+    back = set()  # the lines around lines that the learner removed and the merge put back
     for step in edits:
         place = step.own.start
         came = {result[i] for other in later if place in (*other.old, other.old.stop) for i in other.own} - {"\n"}

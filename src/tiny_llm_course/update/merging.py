@@ -1,7 +1,7 @@
-"""Merges a newer stub into a learner's file: the learner's code stays, and the course's changes come in.
+"""Merges a newer stub into a learner's file: the learner's code stays, and the course's changes are added.
 
-The third text of the merge is the stub that the learner began from. The learner's code for tasks is first put into both
-stubs, so only the rest of the file can be in conflict: given code, and the learner's additions.
+The third text of the merge is the stub from which the learner began. The learner's code for tasks is first put into
+both stubs, so only the rest of the file can be in conflict: given code, and the learner's additions.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ __all__ = ["Merged", "Moves", "merge", "unix_ends"]
 
 @dataclass(frozen=True)
 class Moves:
-    """The tasks that move into and out of a file. `tasks_by_name` gives them their names.
+    """The tasks that move into and out of a file, by the names that `tasks_by_name` returns.
 
-    arrived: tasks that the newer course has in this file and the learner wrote in another one, with the source of that
-    file. left: tasks that the newer course has in another file, with the module to import them from, such as `.basics`.
+    arrived: tasks that the newer course has in this file, but the learner wrote in another one -> the source of that
+    other file. left: tasks that the newer course has in another file -> the module to import them from, such as
+    `.basics`.
     """
 
     arrived: Mapping[str, str] = field(default_factory=dict)
@@ -52,8 +53,8 @@ class Moves:
 
 @dataclass(frozen=True)
 class Merged:
-    """A merged file. signatures: the learner's and the course's version of each signature that the course changed; the
-    learner's function keeps its own. replaced: the learner's lines that the merged file lacks."""
+    """A merged file. signatures: for each function whose signature the course changed, the learner's signature, which
+    stays in the file, and the course's. replaced: the learner's lines that the merged file lacks."""
 
     text: str
     signatures: list[tuple[str, str]] = field(default_factory=list)
@@ -132,14 +133,14 @@ def _python(yours: str, old: str, new: str, filename: str, moves: Moves) -> Merg
     merged = _joined(three_way(listed, base, theirs), checked, filename)
     merged = with_own(merged, yours, (old, new), mine, moves.left)
     merged = with_arrived(merged, moves.arrived)
-    shown = merged if listed == text else with_exports(merged, yours)  # so that the learner's `__all__` is not lost
+    shown = merged if listed == text else with_exports(merged, yours)  # keeps the learner's `__all__`
     kept = _kept(yours, merged, mine, moves.left)
     return Merged(merged, list(changed.values()), lost_lines(yours, old, new, shown, kept))
 
 
 def _joined(parts: list[str | Conflict], checked: Callable[[str], str], filename: str) -> str:
-    """Return the merged text. Where both sides changed the same lines, it has the lines of both if the result can be
-    used, and otherwise the course's."""
+    """Return the merged text. Where both sides changed the same lines, take the lines of both if the result can be
+    used, otherwise the course's lines."""
     for resolve in (Conflict.both, lambda conflict: None):
         with suppress(SpliceError, StubError, SyntaxError):
             return checked("".join(_resolved(part, resolve) for part in parts))
@@ -155,7 +156,7 @@ def _resolved(part: str | Conflict, resolve: Callable[[Conflict], list[str] | No
 
 def _once(merged: str, yours: str, theirs: str) -> str:
     """Return the merged text with one definition of each name. If the learner moved a definition that the course
-    changed, the merge has both, and the course's stays."""
+    changed, the merge contains it twice; then keep the course's."""
     allowed = {*_repeated(yours), *_repeated(theirs)}
     after, mine = parts_of_source(theirs), parts_of_source(yours)
     while names := [name for name in _repeated(merged) if name not in allowed]:
@@ -175,8 +176,8 @@ def _repeated(source: str) -> list[str]:
 
 
 def _kept(yours: str, merged: str, tasks: Collection[str], left: Collection[str]) -> set[int]:
-    """Return the indices of the learner's lines that are kept: definitions that the merged file has unchanged, and code
-    of tasks that it or another file has."""
+    """Return the indices of the learner's lines that are kept: definitions that are unchanged in the merged file, and
+    code of tasks that is in the merged file or in another file."""
     lines, there = lines_of(yours), parts_of_source(merged)
     kept: set[int] = set()
     for name, part in parts_of_source(yours).items():
@@ -193,7 +194,7 @@ def _with_unit(stub: str, unit: str) -> str:
 
 
 def _without_namesakes(yours: str, old: str, new: str, tasks: Collection[str]) -> str:
-    """Return the learner's file without the learner's own definitions whose names the newer course defines as well."""
+    """Return the learner's file without those own definitions whose names the newer course defines, too."""
     before, after = parts_of_source(old), parts_of_source(new)
     names = [name for name in parts_of_source(yours) if name in after and name not in before and name not in tasks]
     text = yours

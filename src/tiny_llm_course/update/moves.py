@@ -14,7 +14,7 @@ from .written import tasks_by_name
 
 __all__ = ["heirs", "moved_tasks", "shared_places"]
 
-Stubs: TypeAlias = Mapping[str, str]  # by their paths in the package
+Stubs: TypeAlias = Mapping[str, str]  # path in the package -> stub
 
 RENAMED = {  # files that had other names before they left the package for tiny_llm_native
     "bridge.cpp": "mlx_extension.cpp",
@@ -33,8 +33,7 @@ def moved_tasks(old: Stubs, new: Stubs) -> list[tuple[str, str, str]]:
 
 
 def heirs(old: Stubs, new: Stubs) -> dict[str, str]:
-    """Return the heir of each file that is gone: the file that has most of its tasks, or a new file of the same
-    name."""
+    """Return the heir of each removed file: the file that has most of its tasks, or a new file of the same name."""
     moved = moved_tasks(old, new)
     found = {}
     for path in old.keys() - new.keys():
@@ -46,9 +45,9 @@ def heirs(old: Stubs, new: Stubs) -> dict[str, str]:
 
 
 def shared_places(gone: Iterable[str], theirs: Collection[str]) -> dict[str, str]:
-    """Return the new paths, below `src`, of files that moved from the learner's package to a shared package.
+    """Return the new paths in `src` of files that moved from the learner's package to a shared package.
 
-    gone: the files that are gone from the learner's package. theirs: all paths of the newer course.
+    gone: the files that the learner's package no longer has. theirs: all paths of the newer course.
     """
     given, native = f"src/{SHARED['given']}/", f"src/{SHARED['native']}/"
     files = {f"kernels/{_name(path)}": path for path in theirs if path.startswith(native)}
@@ -58,7 +57,7 @@ def shared_places(gone: Iterable[str], theirs: Collection[str]) -> dict[str, str
 
 
 def _places(stubs: Stubs) -> dict[tuple[TaskId, str, str], str]:
-    """Return the path of each task by its id, its name and its language, since a task may be in C++ and in Metal."""
+    """Return the path of each task, keyed by id, name and language, since a task may be in both C++ and Metal."""
     return {
         (task, name, PurePosixPath(path).suffix.replace(".h", ".cpp")): path
         for path, stub in stubs.items()

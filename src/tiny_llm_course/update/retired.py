@@ -1,4 +1,4 @@
-"""Takes a learner's code for a task out of a file if the newer course asks for something else."""
+"""Takes a learner's code for a task out of a file if the newer course has changed the task."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["Retired", "code_of_task", "retire"]
 
 @dataclass(frozen=True)
 class Retired:
-    """A learner's file in which stubs replace the code of some tasks.
+    """A learner's file with stubs in place of the code of some tasks.
 
-    code: the replaced code, by task. helpers: the learner's own definitions that this code uses; they are still in the
-    file as well.
+    code: the replaced code, keyed by task. helpers: the learner's own definitions that this code uses, which also stay
+    in the file.
     """
 
     text: str
@@ -29,7 +29,7 @@ class Retired:
 
 
 def retire(yours: str, stub: str, filename: str, changed: Changed) -> Retired:
-    """Put the stub back where the learner wrote code for a contract that has changed.
+    """Put the stub back in place of the learner's code for tasks whose contract has changed.
 
     stub: the stub from which the file began. Raises a SpliceError for a faulty file.
     """
@@ -55,7 +55,7 @@ def retire(yours: str, stub: str, filename: str, changed: Changed) -> Retired:
 
 
 def code_of_task(source: str, task: TaskId, filename: str, kept: Collection[str] = ()) -> str:
-    """Return a file's code for a task: functions below the heads of their classes, or a region, or "". kept: functions
+    """Return a file's code for a task: functions, with the heads of their classes, or a region, or "". kept: functions
     to leave out."""
     names = [name for name, tasks in tasks_by_name(source, filename).items() if task in tasks and name not in kept]
     if not names:

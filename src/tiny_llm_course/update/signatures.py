@@ -30,8 +30,8 @@ def own_signatures(yours: str, old: str, names: list[str]) -> list[str]:
 
 
 def changed_on_the_way(new: str, arrived: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Return the same for functions that the learner wrote in another file. arrived: the source of that file, by
-    function."""
+    """Return what `changed_signatures` returns, for functions that the learner wrote in another file. arrived: function
+    -> the source of that file."""
     pairs = {
         name: (_signature(parts_of_source(source)[name]), _signature(parts_of_source(new)[name]))
         for name, source in arrived.items()

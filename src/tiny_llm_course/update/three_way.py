@@ -1,4 +1,4 @@
-"""Merges three texts by lines, as git does, and resolves conflicts in which one side only added lines."""
+"""Merges three texts line by line, as git does, and resolves conflicts in which one side only added lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..tasks.task_code import lines_of
 
 __all__ = ["Conflict", "is_import", "three_way"]
 
-MARKERS = "<|=>"  # begin the lines that git puts before, between and after the three versions of a conflict
+MARKERS = "<|=>"  # the first characters of git's lines before, between and after the versions in a conflict
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Conflict:
     theirs: list[str]
 
     def both(self) -> list[str] | None:
-        """Return the lines of one side with the lines that the other side added; None if both sides did more than add
+        """Return one side's lines with the lines that the other side added; None if both sides did more than add
         lines."""
         for mine, other in ((self.yours, self.theirs), (self.theirs, self.yours)):
             if (added := _added(self.base, mine)) is not None:
@@ -69,8 +69,8 @@ def _merged(texts: list[str], size: int) -> str:
 
 
 def _added(base: list[str], side: list[str]) -> dict[int, list[str]] | None:
-    """Return the lines that a side added, by the index of the base's line that follows them; None if the side also
-    changed other lines."""
+    """Return the lines that a side added, keyed by the index of the base's line that follows them; None if the side
+    also changed other lines."""
     steps = SequenceMatcher(None, base, side, autojunk=False).get_opcodes()
     if any(kind not in ("equal", "insert") for kind, *_ in steps):
         return None
@@ -78,8 +78,8 @@ def _added(base: list[str], side: list[str]) -> dict[int, list[str]] | None:
 
 
 def _with(added: dict[int, list[str]], base: list[str], side: list[str]) -> list[str]:
-    """Return a side with the lines that the other side added, each after the base's line that it followed, or else
-    before the next of the base's lines that the side still has."""
+    """Return a side with the lines that the other side added, each after the base's line that it followed or, if the
+    side no longer has that line, before the next of the base's lines that it has."""
     blocks = SequenceMatcher(None, base, side, autojunk=False).get_matching_blocks()
     place_of = {block.a + i: block.b + i for block in blocks for i in range(block.size)}
     found = list(side)

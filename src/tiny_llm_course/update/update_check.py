@@ -1,6 +1,7 @@
-"""Tries an update in a copy of the clone before writing anything: which modules fail to import, and which tasks pass.
+"""Tries an update in a copy of the clone before writing anything, to find modules that cannot be imported and tasks
+that fail.
 
-The copy's own `test` command, which is the newer course's, judges the tasks. Its results are read from the copy's
+The copy's `test` command, which is the newer course's, judges the tasks. The results are read from the copy's
 progress.txt.
 """
 
@@ -24,7 +25,7 @@ from ..tasks.syllabus import TaskId, day_of, tasks
 __all__ = ["Trouble", "solved_tasks", "trouble"]
 
 PARTS = ("src", "tests", "pyproject.toml")  # what tests need
-LEFT_OUT = shutil.ignore_patterns("*.pyc.*", "repo", "train", "mistakes", ".*")  # *.pyc.*: still being written
+LEFT_OUT = shutil.ignore_patterns("*.pyc.*", "repo", "train", "mistakes", ".*")  # *.pyc.*: being written
 NO_TESTS = 5  # exit code of `test`: the newer course has none of these tasks
 IMPORTS = """
 import importlib, json, pkgutil, sys
@@ -47,7 +48,7 @@ sys.exit(any([app(["solution", task, "--apply"], standalone_mode=False) for task
 
 @dataclass(frozen=True)
 class Trouble:
-    """The damage that an update would do. imports: the error of each module that would fail to import. tasks: the tasks
+    """The damage that an update would do. imports: module that could not be imported -> its error. tasks: the tasks
     whose tests would fail. told: the output of the tests."""
 
     imports: Mapping[str, str]
@@ -64,8 +65,8 @@ def trouble(
 ) -> Trouble | None:
     """Find the modules and tasks that work now but would not work with these files; None if there are none.
 
-    solved: the tasks whose tests are run. open_: tasks that would be open with these files. The copy gets the
-    reference's code for them. Without the reference, only tasks before the open ones are tried.
+    solved: the tasks whose tests are run. open_: tasks that would be open with these files. The reference's code for
+    these tasks is put into the copy. Without the reference, only tasks before the open ones are tried.
     """
     with _copy(workspace.root, files) as copy:
         errors = _import_errors(copy)
@@ -89,7 +90,7 @@ def _solve(copy: Path, chosen: Sequence[TaskId]) -> bool:
 
 @contextmanager
 def _copy(root: Path, files: Mapping[Path, bytes | None]) -> Iterator[Path]:
-    """Provide a copy of the clone with these files changed, while the block runs."""
+    """Yield a copy of the clone in which these files are changed. The copy exists while the block runs."""
     with tempfile.TemporaryDirectory(prefix="tiny-llm-update-") as folder:
         copy = Path(folder).resolve()
         for part in PARTS:
@@ -118,7 +119,7 @@ def _import_errors(copy: Path) -> dict[str, str]:
 
 
 def _failures(copy: Path, chosen: Collection[TaskId]) -> tuple[list[TaskId], str]:
-    """Return the tasks among these whose tests fail in the copy, and the output of the tests."""
+    """Return those of the chosen tasks whose tests fail in the copy, and the output of the tests."""
     if not chosen:
         return [], ""
     progress = Progress(copy / "progress.txt")

@@ -1,4 +1,4 @@
-"""`tiny-llm update`: brings a newer course into a clone with work in it."""
+"""`tiny-llm update`: merges a newer course into a clone that contains a learner's work."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from .versions import CHANGELOG, read_versions
 
 __all__ = ["update"]
 
-CHECKED = ("src/", "tests/", "pyproject.toml")  # a change elsewhere cannot break anything
+CHECKED = ("src/", "tests/", "pyproject.toml")  # changes to other files cannot break anything
 PACKAGES = "pdm.lock"
-LAST = "src/tiny_llm_course/"  # is written last: until then, the old commands can take back an interrupted update
+LAST = "src/tiny_llm_course/"  # written last, so that until then the old commands can take back an interrupted update
 
 
 def update(
@@ -68,8 +68,8 @@ def update(
 
 
 def _commit_of(version: str, head: str, newest: str, source: str, git: Git) -> str:
-    """Return the commit of a version, by the list of the newest course. Return HEAD if the clone's own list has the
-    version: in a clone without common history, git cannot tell that HEAD is newer."""
+    """Return the commit of a version, from the newest course's list. If the clone's own list has the version, return
+    HEAD, because in a clone without common history, git cannot tell that HEAD is newer."""
     if version in _versions(head, git):
         return head
     versions = _versions(newest, git)
@@ -98,7 +98,7 @@ def _tried(workspace: Workspace, plan: UpdatePlan, words: Messages) -> Trouble |
 
 
 def _taken_back(trouble: Trouble, plan: UpdatePlan, has_new_packages: bool) -> CommandError:
-    """Print the output of the newer tests. Return the error that lists what the update would break."""
+    """Print the output of the newer course's tests. Return the error that lists what the update would break."""
     if trouble.told:
         show(trouble.told.strip("\n") + "\n")
     reasons = [phrase("update_breaks_import", name=name, error=error) for name, error in trouble.imports.items()]
@@ -133,7 +133,7 @@ def _write(plan: UpdatePlan, head: str, new: str, reopened: list[TaskId], words:
 
 
 def _old_code(plan: UpdatePlan, workspace: Workspace) -> dict[Path, bytes]:
-    """Return the files that keep the learner's code for tasks that ask for something else now."""
+    """Return the files that keep the learner's code for tasks that the course has changed."""
     files: dict[Path, str] = {}
     for old in plan.old:
         comment = "#" if old.kept.suffix == ".py" else "//"
@@ -185,7 +185,7 @@ def _show(plan: UpdatePlan, workspace: Workspace, copies: Path, opened: list[Tas
 
 
 def _show_changed(plan: UpdatePlan, workspace: Workspace, words: Messages) -> None:
-    """Show the tasks that ask for something else now, each with the learner's code and the new stub."""
+    """Show the tasks that the course has changed, each with the learner's code and the new stub."""
     for task in sorted({old.task for old in plan.old}):
         mine = [old for old in plan.old if old.task == task]
         files = ", ".join(dict.fromkeys(old.kept.relative_to(workspace.root).as_posix() for old in mine))

@@ -34,8 +34,8 @@ OLD = ".tiny-llm/old"  # the folder for code of tasks whose contract changed
 
 @dataclass(frozen=True)
 class Old:
-    """A learner's code for a task that asks for something else now. file: the learner's file that had the code. kept:
-    the file that keeps the code. new: the task's new stub, by file."""
+    """A learner's code for a task that the course has changed. file: the learner's file that had the code. kept: the
+    file that keeps the code. new: the task's new stub, keyed by file."""
 
     task: TaskId
     file: Path
@@ -53,19 +53,19 @@ class UpdatePlan:
     merged: list[Path] = field(default_factory=list)  # yours into which newer stubs are merged
     moved: list[tuple[Path, Path]] = field(default_factory=list)  # yours that moved: old and new path
     carried: list[tuple[str, Path, Path]] = field(default_factory=list)  # your tasks that moved: name, old and new file
-    changed: Changed = field(default_factory=dict)  # tasks that ask for something else now: they are open again
-    added: list[TaskId] = field(default_factory=list)  # tasks that are new
+    changed: Changed = field(default_factory=dict)  # tasks that the course has changed, and that are open again
+    added: list[TaskId] = field(default_factory=list)  # new tasks
     old: list[Old] = field(default_factory=list)  # your code for changed tasks
     kept: list[Path] = field(default_factory=list)  # yours that the course no longer has, with code that you need
     outdated: list[Path] = field(default_factory=list)  # yours that the course no longer has, without such code
-    shared: list[tuple[Path, Path]] = field(default_factory=list)  # yours that you edited, the course's replacement
+    shared: list[tuple[Path, Path]] = field(default_factory=list)  # yours that you edited, and the course's replacement
     followed: list[Path] = field(default_factory=list)  # yours whose imports of such files are redirected
     dropped: list[Path] = field(default_factory=list)  # yours whose tasks are all in other files now
     replaced: list[tuple[Path, LostLines]] = field(default_factory=list)  # your lines that the course's lines replace
     signatures: list[tuple[Path, str, str]] = field(default_factory=list)  # your file, your signature, the new one
     edited: list[Path] = field(default_factory=list)  # files of the course that the learner had changed
     executable: list[Path] = field(default_factory=list)
-    unrecorded: list[Path] = field(default_factory=list)  # correct already, but not in the clone's last commit
+    unrecorded: list[Path] = field(default_factory=list)  # correct, but not in the clone's last commit
     refused: list[Phrase] = field(default_factory=list)  # the reason why each file cannot be merged
 
     def put(self, path: Path, content: bytes | None) -> None:
@@ -103,7 +103,7 @@ def _is_learners(name: str) -> bool:
 
 
 def _plan_file(plan: UpdatePlan, path: Path, entry: GitFile, known: GitFile | None, git: Git) -> None:
-    """Plan the update of a file of the course. known: the file as the course had it before."""
+    """Plan the update of a file of the course. known: the file in the course from which the clone was made."""
     now = content_of(path)
     if now is not None and entry.holds(now):
         return
@@ -142,7 +142,7 @@ class _Merges:
         self._old = {name: self._stub(name) for name in sorted(stubs & {*self._new, *self._gone})}
         self._yours = {name: text for name in [*self._new, *self._gone] if (text := self._read(name)) is not None}
         self._original = dict(self._yours)
-        self._helpers: dict[str, frozenset[str]] = {}  # by file: your definitions that code of changed tasks uses
+        self._helpers: dict[str, frozenset[str]] = {}  # file -> your definitions that code of changed tasks uses
 
     def plan(self) -> None:
         if self._plan.refused:
@@ -170,13 +170,13 @@ class _Merges:
                 self._plan.old.append(Old(task, self._path(name), kept, code, asked))
 
     def _moves(self) -> dict[str, Moves]:
-        """Return the tasks that moved, by file. Before that, the text of each file that is gone moves to its heir."""
+        """Move the text of each removed file to its heir. Then return the tasks that moved, keyed by file."""
         self._inherit()
         arrived: dict[str, dict[str, str]] = {}
         left: dict[str, dict[str, str]] = {}
         for name, here, there in moved_tasks(self._old, self._new):
             if self._is_written(name, here):
-                if self._is_written(name, there):  # then each stays where it is
+                if self._is_written(name, there):  # then both stay in place
                     continue
                 source = self._yours[here] if is_native(here) else relocated(self._yours[here], here, there)
                 arrived.setdefault(there, {})[name] = source
@@ -194,7 +194,7 @@ class _Merges:
                 continue
             heir = heir_of.get(name)
             if heir and heir not in self._yours:
-                written(self._yours[name], (), self._shown(name))  # raises an error if the file does not parse
+                written(self._yours[name], (), self._shown(name))  # raises an error if the file cannot be parsed
                 for texts in (self._yours, self._old):
                     texts[heir] = texts[name] if is_native(name) else relocated(texts[name], name, heir)
                 del self._old[name]
@@ -241,7 +241,7 @@ class _Merges:
             content = self._plan.files.get(path, content_of(path))
             if content is None:
                 continue
-            with suppress(SyntaxError, UnicodeDecodeError):  # of files that are not the course's
+            with suppress(SyntaxError, UnicodeDecodeError):  # in files that are not the course's
                 text = decoded(content)
                 followed = redirected(text, path.relative_to(self._workspace.package).as_posix(), places)
                 if followed != text:

@@ -1,6 +1,6 @@
 """Reads the versions of the course, and the commit of each, in CHANGELOG.md.
 
-It imports nothing of the course: scripts/history.py uses it before anything is installed.
+This module imports nothing of the course, because scripts/history.py uses it before anything is installed.
 """
 
 from __future__ import annotations
@@ -16,5 +16,5 @@ VERSION = re.compile(
 
 
 def read_versions(changelog: str) -> dict[str, str]:
-    """Return the commit of each version, in the order of the list: the newest first."""
+    """Return the commit of each version, in the order of the list, newest first."""
     return {match["version"]: match["commit"] for match in VERSION.finditer(changelog)}

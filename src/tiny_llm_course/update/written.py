@@ -1,6 +1,6 @@
-"""Finds the functions and regions of a file that are tasks, and those that a learner has begun to write.
+"""Finds the functions and regions of a file that are tasks, and those among them that a learner has begun to write.
 
-Task ids need not be in the syllabus: the file may belong to a newer course.
+Task ids need not be in the syllabus, because the file may belong to a newer course.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ __all__ = ["tasks_by_name", "written"]
 
 
 def tasks_by_name(stub: str, filename: str) -> dict[str, tuple[TaskId, ...]]:
-    """Return the ids of each function that is a task, by its qualified name. In C++ and Metal a region's name is its
-    id."""
+    """Return the ids of each function that is a task, keyed by its qualified name. In C++ and Metal, a region's name is
+    its id."""
     if is_native(filename):
         return {str(task): (task,) for task in any_regions(stub, filename)}
     return dict(_tasks_in(parse(stub, filename), "", ()))
 
 
 def written(source: str, names: Collection[str], filename: str) -> list[str]:
-    """Return the functions or regions among these that are no longer stubs. Raises a SpliceError for a faulty file."""
+    """Return those of these functions or regions that are no longer stubs. Raises a SpliceError for a faulty file."""
     if is_native(filename):
         code_by_task = regions_of(source, filename).items()
         return [str(task) for task, code in code_by_task if str(task) in names and not open_task(code)]

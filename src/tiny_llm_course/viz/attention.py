@@ -1,4 +1,4 @@
-"""`tiny-llm viz attention`: where each token looks, in every layer and head."""
+"""`tiny-llm viz attention`: which tokens each token attends to, in every layer and head."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .probe import Attention, Probe, given_or
 __all__ = ["show_attention"]
 
 LIMIT = 128  # tokens that a page can show
-ROWS = 24  # tokens that the text can show, the last ones
+ROWS = 24  # tokens that the text can show, from the end of the prompt
 LABEL = 12  # columns of a terminal
 DARKNESS = ((0.5, "full"), (0.2, "half"), (0.05, "empty"))  # the smallest weight for each sign
 
@@ -24,7 +24,8 @@ DARKNESS = ((0.5, "full"), (0.2, "half"), (0.05, "empty"))  # the smallest weigh
 def show_attention(
     output: Output, model: str, impl: str, prompt: str | None, layer: int, head: int, draws_all: bool
 ) -> None:
-    """Print where the tokens look in one head, draw this head or all heads, and write an HTML page with all heads."""
+    """Print which tokens each token attends to in one head, draw this head or all heads, and write an HTML page with
+    all heads."""
     words = output.words
     text = given_or(words("viz_prompt"), prompt)
     probe = Probe(model, impl)
@@ -53,8 +54,8 @@ def _check(option: str, value: int, count: int) -> None:
 
 
 def _text(seen: Attention) -> str:
-    """Return a line for each of the last tokens: a bar of signs, darker where the weight is larger, and the two keys
-    with the largest weights."""
+    """Return a line for each of the last tokens: a bar of signs, darker for larger weights, and the two keys with the
+    largest weights."""
     width = terminal_width(sys.stdout)
     first = max(0, len(seen.labels) - ROWS)
     with_signs = len(seen.labels) + 3 * LABEL + 16 <= width

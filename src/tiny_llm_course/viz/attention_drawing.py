@@ -1,4 +1,4 @@
-"""Attention weights as pictures: one head with its tokens, or all heads of all layers."""
+"""Draws attention weights: one head with its tokens, or all heads of all layers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["draw_all", "draw_one"]
 TICKS = (0, 0.05, 0.25, 0.5, 1)
 LABEL = 16  # columns of a terminal, of which a Japanese character takes two
 PROMPT = 60
-NUMBERED = 12  # up to so many tokens, there is room for a number in each cell
+NUMBERED = 12  # the most tokens for which each cell has room for a number
 
 
 def draw_one(seen: Attention, words: Messages) -> bytes:
@@ -53,7 +53,7 @@ def draw_one(seen: Attention, words: Messages) -> bytes:
 def draw_all(seen: Attention, words: Messages) -> bytes:
     """Draw every head as a small heat map: a row of maps for each layer."""
     layers, heads, L, _ = seen.weights.shape
-    pitch = L + max(1, L // 12)  # from one map to the next, with the gap
+    pitch = L + max(1, L // 12)  # distance from one map to the next, including the gap
     mosaic = np.full((layers * pitch, heads * pitch), 2, np.float32)  # values over 1 get the colour of gaps
     for layer, row in enumerate(seen.weights):
         for head, weights in enumerate(row):
@@ -74,7 +74,8 @@ def draw_all(seen: Attention, words: Messages) -> bytes:
 
 
 def _show(axes: Axes, weights: Array) -> AxesImage:
-    """Show an image whose colour grows with the root of the weight, so that small weights can be told apart."""
+    """Show an image whose colours darken with the square root of the weight, so that small weights can be told
+    apart."""
     from matplotlib import colormaps
 
     colours = colormaps["Blues"].with_extremes(bad=ACCENT, over=PALE)

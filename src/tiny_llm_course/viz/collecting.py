@@ -1,4 +1,4 @@
-"""A cache that records the attention weights of a model, which needs no change for this."""
+"""A cache that records the attention weights of a model, without any change to the model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["CollectingCache"]
 
 
 class CollectingCache:
-    """A cache that attends as another one does, and records the weights of every layer.
+    """A cache that attends with another cache, and records the weights of every layer.
 
     `layers[i].weights` has the weights of layer i (B x H_q x L x S).
 
@@ -39,7 +39,8 @@ class _Layer:
         return self._layer.attend(query, key, value, scale)
 
     def _read_off(self, query: mx.array, key: mx.array, scale: float | None) -> mx.array:
-        """Compute the weights with the layer's own attention: with unit vectors as values, its output is the weights.
+        """Compute the weights with the layer's own attention. With unit vectors as values, its output equals the
+        weights.
 
         Shapes: query: B x H_q x L x D, key: B x H_kv x S x D -> B x H_q x L x S.
         """

@@ -1,4 +1,4 @@
-"""Figures of matplotlib in the course's font and colours. Import this module only where matplotlib is installed."""
+"""Matplotlib figures in the course's font and colours. Import this module only where matplotlib is installed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _STYLE: Any = {
     "ytick.color": DIM,
     "xtick.labelcolor": INK,
     "ytick.labelcolor": INK,
-    "svg.hashsalt": "tiny-llm",  # so that the same picture always gives the same file
+    "svg.hashsalt": "tiny-llm",  # makes equal pictures equal files
     "figure.constrained_layout.use": True,
     "figure.constrained_layout.w_pad": 0.1,
     "figure.constrained_layout.h_pad": 0.08,
@@ -50,7 +50,7 @@ class Picture:
 
 @contextmanager
 def picture(width: float, height: float, title: str, format: str = "png") -> Iterator[Picture]:
-    """Provide a figure of this size in inches, and set `data` when the block ends. format: png, or svg with text as
+    """Yield a figure of this size in inches, and set its `data` when the block ends. format: png, or svg with text as
     shapes."""
     _add_font()
     with matplotlib.rc_context(_STYLE):
@@ -63,7 +63,7 @@ def picture(width: float, height: float, title: str, format: str = "png") -> Ite
 
 
 def drawable(text: str) -> str:
-    """Replace each character that the font lacks, which would be drawn as a box, with its code point."""
+    """Replace each character that the font lacks with its code point, since it would be drawn as a box."""
     return "".join(letter if letter in _glyphs() or letter == "\n" else f"<U+{ord(letter):04X}>" for letter in text)
 
 

@@ -29,8 +29,8 @@ class Call:
     """A kernel call, and a trace of one of its threadgroups.
 
     of: the number of kernel calls that the script made. at: the position of the threadgroup in the grid. texts: the
-    lines of the kernel's source, by file name. spaces: "device" or "constant" for each buffer; all other names are in
-    threadgroup memory. about: the buffers that describe an input, such as x_shape. error: the error that ended the
+    lines of the kernel's source, keyed by file name. spaces: "device" or "constant" for each buffer; everything else is
+    in threadgroup memory. about: the buffers that describe an input, such as x_shape. error: the error that ended the
     call. counts: the counts of all threadgroups, if no error ended the call.
     """
 
@@ -54,12 +54,12 @@ class Call:
 
     @property
     def threads(self) -> int:
-        """Return the number of threads of this threadgroup; one at the grid's end may be smaller."""
+        """Return the number of threads of this threadgroup. A threadgroup at the grid's end may be smaller."""
         sizes = zip(self.grid, self.threadgroup, self.at, strict=True)
         return math.prod(max(0, min(size, n - at * size)) for n, size, at in sizes)
 
     def line(self, file: str, line: int) -> str:
-        """Return a line of the source; "" if it is not known."""
+        """Return a line of the source, or "" if the source is not known."""
         lines = self.texts.get(file, ())
         return lines[line - 1].strip() if 0 < line <= len(lines) else ""
 
@@ -71,7 +71,7 @@ class Call:
 def call_in(script: Path, number: int, at: Sizes) -> tuple[Call, CommandError | None]:
     """Run a script as `python FILE` would, and trace its kernel call with this number, counted from 1.
 
-    Return the call, and the error of the script, if there is one and it is not the kernel's.
+    Return the call, and the script's error, or None if there is none or the kernel raised it.
 
     Raises:
         CommandError: the script cannot run, or makes too few kernel calls, or the kernel has no such threadgroup.
@@ -98,7 +98,7 @@ def _too_few(script: Path, number: int, calls: int) -> CommandError:
 
 
 class _Recorder:
-    """A recorder that counts the kernel calls of a script, and traces the one with this number."""
+    """A recorder that counts the kernel calls of a script, and traces the call with this number."""
 
     def __init__(self, number: int, at: Sizes):
         self._number = number
@@ -122,7 +122,7 @@ class _Recorder:
         self.calls += 1
         if self.calls == self._number:
             self._look_at(call)
-        return call.run()  # with the script's own settings: it may be counting or tracing, too
+        return call.run()  # with the script's own settings, because the script may count or trace, too
 
     def _is_kernels(self, error: BaseException | None) -> bool:
         """Tell whether an error is the kernel's own, or was raised while that error was being handled."""
@@ -162,7 +162,7 @@ class _Recorder:
 
 
 class _ScriptError(CommandError):
-    """The error of a script. The message that it shows keeps its line breaks."""
+    """The error of a script. Its message keeps its line breaks."""
 
     def __str__(self) -> str:
         return Messages()(self.key, **self.values)
@@ -179,7 +179,7 @@ def _raised(script: Path, error: Exception) -> CommandError:
 
 @contextmanager
 def _as_main(script: Path) -> Iterator[None]:
-    """Give a script the `sys` that it expects: its folder is the first to import from, and it is the only argument."""
+    """Give a script the `sys` that it expects: sys.path starts with its folder, and sys.argv has only the script."""
     path = [str(script.resolve().parent), *sys.path]
     with mock.patch.object(sys, "path", path), mock.patch.object(sys, "argv", [str(script)]):
         yield

@@ -1,4 +1,4 @@
-"""A threadgroup as a picture: each column is a thread, and time runs downwards."""
+"""Draws a threadgroup: each column is a thread, and time runs downwards."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class _Drawing:
         self._y += 16
 
     def step(self, number: int, parts: Sequence[Part], waits: Sequence[Wait], is_banded: bool) -> None:
-        """Draw the rows of accesses, and below them the barriers and operations at which the threads wait."""
+        """Draw the rows of accesses, then the barriers and operations at which the threads wait."""
         top, lines = self._y, len(parts) + len(waits)
         if is_banded:
             self._sheet.shape("rect", x=4, y=top, width=self._width - 8, height=lines * ROW + 4, rx=4, fill=BAND)
@@ -106,7 +106,7 @@ class _Drawing:
         self._y += 2
 
     def note(self, text: str) -> None:
-        """Write a line that says how much is left out here."""
+        """Write a line that says how much was left out at this place."""
         self._sheet.text(MARGIN + 26, self._y + ROW / 2, f"⋮  {text}", SMALL, fill=DIM)
         self._y += ROW
 
@@ -124,7 +124,7 @@ class _Drawing:
         self._sheet.shape("path", d=path, **_RACE)
 
     def _describe(self, line: Row | Wait, last: tuple[str, int] | None) -> None:
-        """Write the kernel's line, unless it is the same as the last one, and the label of the row."""
+        """Write the label of the row, and the kernel's line unless it equals the last one."""
         y = self._y + ROW / 2
         if line.line and (line.file, line.line) != last:
             self._sheet.text(MARGIN + 42, y, str(line.line), SMALL, "end", fill=DIM, mono=True)
@@ -155,8 +155,8 @@ class _Drawing:
         self._sheet.text(x, y, text, SMALL, "middle", fill="#ffffff" if is_write else colour)
 
     def _shape(self, x: float, y: float, width: float, colour: str, is_write: bool, is_device: bool) -> None:
-        """Draw a write as a filled rectangle, a read as an empty one with round ends, and threadgroup memory with a
-        second outline."""
+        """Draw a write as a filled rectangle, and a read as an empty rectangle with round ends. Threadgroup memory has
+        a second outline."""
         for inset in (0,) if is_device else (0, 2.2):
             self._sheet.shape(
                 "rect",
@@ -171,7 +171,7 @@ class _Drawing:
             )
 
     def _wait(self, wait: Wait) -> None:
-        """Draw a line across the columns of the waiting threads: a single one for a barrier, else one per simdgroup."""
+        """Draw one line across the columns of the waiting threads for a barrier, otherwise one line per simdgroup."""
         waiting, y = set(wait.threads), self._y + ROW / 2
 
         def piece(column: Column) -> tuple[bool, int]:
@@ -206,7 +206,7 @@ class _Drawing:
         self._y += ROW
 
     def legend(self) -> None:
-        """Explain shapes and colours, in as many lines as they need."""
+        """Explain the shapes and colours, in as many lines as needed."""
         words, x = self._words, MARGIN
         self._y += 22
         for width, draw, text in self._samples():

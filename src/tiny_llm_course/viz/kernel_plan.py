@@ -1,4 +1,4 @@
-"""Plans a threadgroup's picture: which threads, steps and rows are drawn, and where. The others are only counted."""
+"""Plans a threadgroup's picture: which threads, steps and rows to draw, and where. All others are only counted."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .svg import text_width
 
 __all__ = ["MARGIN", "SMALL", "Column", "Part", "PicturePlan"]
 
-THREADS, SIMDGROUPS, STEPS, ROWS = 18, 3, 14, 10  # how many of each are drawn
-SOURCE = 52  # characters that are shown of a line of the kernel
+THREADS, SIMDGROUPS, STEPS, ROWS = 18, 3, 14, 10  # the most of each that are drawn
+SOURCE = 52  # the most characters of a kernel's line that are shown
 MARGIN, SMALL = 16.0, 10.5
 GAP = 34.0  # the width of a column for threads that are left out
 
-Part: TypeAlias = "Row | list[Row]"  # a row, or several that are left out
+Part: TypeAlias = "Row | list[Row]"  # a row, or several rows that are left out
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column for one thread, or for several neighbouring threads that are left out. x: its middle."""
+    """A column for one thread, or for several neighbouring threads that are left out. x: the column's middle."""
 
     threads: Sequence[int]
     x: float
@@ -94,7 +94,8 @@ class PicturePlan:
         return columns
 
     def _chosen(self) -> list[list[Sequence[int]]]:
-        """Return the threads of each column, by simdgroup. Neighbouring threads that are left out share a column."""
+        """Return the threads of each column, grouped by simdgroup. Neighbouring threads that are left out share a
+        column."""
         named = {party.thread for party in self.call.error.parties} if self.call.error else set()
         threads = range(self.call.threads)
         simdgroups = [threads[i : i + LANES] for i in range(0, len(threads), LANES)]

@@ -18,15 +18,15 @@ LANES = 32  # threads of a simdgroup
 BARRIER = "threadgroup_barrier"
 
 _T = TypeVar("_T")
-_Key: TypeAlias = tuple[str, str, str, int, int]  # kind, name, file, line; how many of these came before
+_Key: TypeAlias = tuple[str, str, str, int, int]  # kind, name, file, line, and how many such accesses came earlier
 
 
 @dataclass(frozen=True)
 class Row:
-    """The accesses of several threads at one place of the source, which a picture shows in one row.
+    """The accesses of several threads at one place in the source, which a picture shows in one row.
 
     kind: "read", "write", "atomic read" or "atomic write". name: the buffer or variable. cells: the accesses of each
-    thread, by its number.
+    thread, keyed by the thread's number.
     """
 
     kind: str
@@ -65,7 +65,7 @@ def steps_of(call: Call) -> list[KernelStep]:
     Each simdgroup's operations are counted from the last barrier. Operations with the same number are in one step,
     although nothing orders the operations of different simdgroups.
     """
-    accesses: dict[tuple[int, int], dict[int, list[Event]]] = {}  # by earlier barriers and operations; by thread
+    accesses: dict[tuple[int, int], dict[int, list[Event]]] = {}  # numbers of earlier barriers and operations -> thread
     waits: dict[tuple[int, int], list[Event]] = {}
     barriers: dict[int, list[Event]] = {}
     here: dict[int, tuple[int, int]] = {}
@@ -88,7 +88,8 @@ def steps_of(call: Call) -> list[KernelStep]:
 
 
 def _rows(accesses: dict[int, list[Event]]) -> list[Row]:
-    """Return the rows, in each thread's own order. A row has each thread's n-th run of accesses at one place."""
+    """Return the rows, in an order that keeps each thread's order. A row has each thread's n-th run of accesses at one
+    place."""
     order: list[_Key] = []
     rows: dict[_Key, Row] = {}
     for thread, events in sorted(accesses.items()):
@@ -111,7 +112,7 @@ def _waits(events: Sequence[Event]) -> list[Wait]:
 
 
 def racing(call: Call) -> list[Event]:
-    """Return the accesses of this threadgroup that race: two, or one if the other thread is in another threadgroup."""
+    """Return the racing accesses of this threadgroup: two, or one if the other thread is in another threadgroup."""
     if call.error is None or call.error.kind != "race":
         return []
     events: list[Event] = []
@@ -122,7 +123,7 @@ def racing(call: Call) -> list[Event]:
 
 
 def _access_of(party: Party, events: Sequence[Event], other: Sequence[Event]) -> list[Event]:
-    """Return the last access of this party, at the line that the error names, that conflicts with the other party's."""
+    """Find, at the line that the error names, this party's last access that conflicts with one by the other party."""
     for event in reversed(events):
         is_there = not party.line or (event.file, event.line) == (party.file, party.line)
         if event.thread == party.thread and event.kind != "wait" and is_there and all(_meet(event, e) for e in other):
@@ -136,7 +137,7 @@ def _meet(a: Event, b: Event) -> bool:
 
 
 def index_text(call: Call, events: Iterable[Event]) -> str:
-    """Write the indices of accessed elements: "3", "0–3", "0, 32", or the first and the last of many: "0…96"."""
+    """Return the indices of accessed elements as text: "3", "0–3", "0, 32", or the first and last of many: "0…96"."""
     elements = sorted({i for event in events for i in call.elements(event)})
     starts = [i for k, i in enumerate(elements) if k == 0 or elements[k - 1] != i - 1]
     ends = [i for k, i in enumerate(elements) if k + 1 == len(elements) or elements[k + 1] != i + 1]
@@ -146,7 +147,8 @@ def index_text(call: Call, events: Iterable[Event]) -> str:
 
 
 def folded(items: Sequence[_T], most: int, is_wanted: Callable[[_T], bool]) -> list[_T | list[_T]]:
-    """Return up to `most` items (the first ones and the last) and all wanted ones, with lists of the items between."""
+    """Return up to `most` items (the first ones and the last one) and all wanted items. Lists replace the items
+    between."""
     if len(items) <= most:
         return list(items)
     shown = {*range(most - 2), len(items) - 1, *(i for i, item in enumerate(items) if is_wanted(item))}

@@ -51,7 +51,7 @@ def _text(masks: list[Mask], names: list[str]) -> str:
     room = terminal_width(sys.stdout) if sys.stdout.isatty() else MAX_ROOM
     gap = " " if room >= 2 * S + 5 else ""
     width = max((1 + len(gap)) * S, 16) + 5
-    beside = max(1, room // width)  # masks next to each other
+    beside = max(1, room // width)  # number of masks next to each other
     lines = []
     for first in range(0, len(masks), beside):
         lines.append("".join(padded(f"     {name}", width) for name in names[first : first + beside]))

@@ -1,4 +1,4 @@
-"""Masks as a picture: causal, padding, and both, for each row of a batch."""
+"""Draws masks: causal, padding, and both, for each row of a batch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .drawing import BLUE, DIM, PALE, picture
 
 __all__ = ["draw_mask"]
 
-NUMBERED = 12  # up to so many keys, there is room for the mask's value in each cell
+NUMBERED = 12  # the most keys for which each cell has room for the mask's value
 
 
 def draw_mask(causal: Mask, lengths: list[int], title: str, words: Messages) -> bytes:

@@ -1,4 +1,4 @@
-"""Writes pictures, and says where they are."""
+"""Writes pictures, and prints their paths."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Output:
         self.words = words
 
     def picture(self, name: str, draw: Callable[[], bytes]) -> None:
-        """Write the picture that `draw` returns. If matplotlib is missing, say how to install it instead."""
+        """Write the picture that `draw` returns. If matplotlib is missing, only say how to install it."""
         try:
             import matplotlib  # noqa: F401
         except ImportError:

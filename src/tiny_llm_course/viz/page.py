@@ -18,7 +18,7 @@ from .probe import Attention
 __all__ = ["attention_page", "filled"]
 
 _PARTS = Path(__file__).parent / "page"
-STEPS = 250  # a weight is stored in a byte: 1 as this number
+STEPS = 250  # weights are stored in bytes; this number stands for 1
 NOT_A_NUMBER = 255
 _HOLES = {name: f"{{{name}}}" for name in ("layer", "head", "token")}  # filled in by the page's script
 _TEXTS = ("attention", "choose", "map", "maps", "name", "looks_at", "bytes", "position", "nothing", "not_a_number")
@@ -54,7 +54,7 @@ def filled(name: str, language: str, title: str, data: dict[str, Any]) -> str:
         "title": escape(title),
         "style": _read(f"{name}.css"),
         "script": _read(f"{name}.js"),
-        "data": json.dumps(data).replace("<", "\\u003c"),  # so that no text can end the script element
+        "data": json.dumps(data).replace("<", "\\u003c"),  # so that no text ends the script element
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _read(f"{name}.html"))
 

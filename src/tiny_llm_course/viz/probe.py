@@ -1,4 +1,4 @@
-"""The model that a picture is about."""
+"""The model whose weights or logits a picture shows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .labels import token_bytes, token_labels
 __all__ = ["Attention", "Probe", "given_or"]
 
 
-NAME = 40  # characters that are shown of a model's name
+NAME = 40  # the most characters of a model's name that are shown
 
 _GREEDY = {
     "temperature": 0.0,
@@ -66,7 +66,7 @@ class Attention:
 
 
 class Probe(Session):
-    """A loaded model and its tokenizer, from which pictures get attention weights and logits.
+    """A loaded model and its tokenizer, which give pictures their attention weights and logits.
 
     sampling: arguments of `make_sampler`.
 
@@ -78,7 +78,7 @@ class Probe(Session):
         self._package = package_of(impl)
         super().__init__(Settings(Wanted(self._package, model), 0, [], _GREEDY | sampling))
         self._model = self._engine.model
-        self.name = model if len(model) <= NAME else "…" + model[1 - NAME :]  # a path's end is shown
+        self.name = model if len(model) <= NAME else "…" + model[1 - NAME :]  # shows the end of a path
         self.layers: int = self._model.config.num_hidden_layers
         self.heads: int = self._model.config.num_attention_heads
 

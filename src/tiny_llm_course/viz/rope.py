@@ -1,4 +1,5 @@
-"""`tiny-llm viz rope`: how RoPE rotates pairs of numbers by position, and how that changes a dot product."""
+"""`tiny-llm viz rope`: how RoPE rotates pairs of numbers by angles that grow with the position, and how this rotation
+changes a dot product."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ MAX_DIMS, MAX_POSITIONS = 512, 4096
 
 
 def show_rope(output: Output, impl: str, dims: int, base: float, positions: int) -> None:
-    """Print how fast pairs turn and how a dot product falls with distance, and draw both."""
+    """Print how fast pairs rotate and how a dot product falls with distance, and draw both."""
     _check(dims, base, positions)
     words = output.words
     turns = _read_off(impl, dims, base, positions)
@@ -44,9 +45,10 @@ def show_rope(output: Output, impl: str, dims: int, base: float, positions: int)
 
 
 def _read_off(impl: str, dims: int, base: float, positions: int) -> Turns:
-    """Return the turns of each pair at each position, read off the package's RoPE: (1, 0) becomes (cos, sin)."""
+    """Return the angles of each pair at each position. The package's RoPE shows them, since it turns (1, 0) into (cos,
+    sin)."""
     rope = import_module(f"{package_of(impl)}.positional_encoding").RoPE(dims, positions, base)
-    pairs = mx.repeat(mx.array([1.0, 0.0]), dims // 2)  # all first numbers, then all second ones, as in checkpoints
+    pairs = mx.repeat(mx.array([1.0, 0.0]), dims // 2)  # all first numbers, then all second numbers, as in checkpoints
     turned = np.array(rope(mx.broadcast_to(pairs, (1, positions, 1, dims))))[0, :, 0]  # positions, dims
     return Turns(dims, base, turned[:, : dims // 2], turned[:, dims // 2 :])
 

@@ -1,4 +1,4 @@
-"""RoPE as a picture: hands of clocks, the cosine of every pair, and the dot product by distance."""
+"""Draws RoPE: hands of clocks, the cosine of every pair, and the dot product by distance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HANDS = 9  # positions that a clock shows
 
 
 def draw_rope(turns: Turns, words: Messages) -> bytes:
-    """Draw three rows: a clock for some pairs, a heat map of cosines, a curve of dot products."""
+    """Draw three rows: clocks for some pairs, a heat map of cosines, and a curve of dot products."""
     with picture(9, 9.5, words("viz_rope_title", **turns.title)) as drawn:
         rows = drawn.figure.subfigures(3, 1, height_ratios=(2.6, 4, 3))
         _draw_clocks(rows[0], turns, words)
@@ -29,9 +29,9 @@ def draw_rope(turns: Turns, words: Messages) -> bytes:
 
 
 def _draw_clocks(figure: Any, turns: Turns, words: Messages) -> None:
-    """Draw the direction of the pair (1, 0) at each of the first positions, darker at later ones."""
+    """Draw the direction of the pair (1, 0) at each of the first positions, darker at later positions."""
     n = turns.dims // 2
-    pairs = sorted({0, n // 16, n // 8, n // 4, n - 1})  # many pairs hardly move
+    pairs = sorted({0, n // 16, n // 8, n // 4, n - 1})  # most pairs hardly move
     hands = min(HANDS, len(turns.cos))
     colours = colormaps["viridis_r"]
     figure.suptitle(words("viz_rope_clocks", last=hands - 1), fontsize=10)
@@ -49,7 +49,7 @@ def _draw_clocks(figure: Any, turns: Turns, words: Messages) -> None:
 
 def _draw_cosines(figure: Any, turns: Turns, words: Messages) -> None:
     axes = figure.add_subplot()
-    colours = ListedColormap(colormaps["PuOr"](np.linspace(0.1, 0.9, 256)))  # without the darkest ends
+    colours = ListedColormap(colormaps["PuOr"](np.linspace(0.1, 0.9, 256)))  # leaves out the darkest colours
     image = axes.imshow(turns.cos.T, cmap=colours, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
     axes.set_title(words("viz_rope_cosines"))
     axes.set_xlabel(words("viz_position"))

@@ -21,9 +21,10 @@ class Turns:
 
     @property
     def scores(self) -> Array:
-        """Return the dot product of a query and a key that are equal before RoPE, by distance. At distance 0 it is 1.
+        """Return the dot product, at each distance, of a query and a key that are equal before RoPE. At distance 0 it
+        is 1.
 
-        Every pair of numbers has the same weight: the result is the mean of cos(distance * frequency).
+        Every pair of numbers has the same weight, so the result is the mean of cos(distance * frequency).
 
         Shapes: -> positions.
         """

@@ -21,7 +21,7 @@ from .sampling_steps import SamplingStep, percent
 __all__ = ["show_sampling"]
 
 LABEL = 14  # columns of a terminal
-COLUMN, NARROW = 13, 8  # columns for each step; the second if the terminal is too narrow for the first
+COLUMN, NARROW = 13, 8  # columns for each step; NARROW if the terminal is too narrow for COLUMN
 BAR = 20
 MAX_TOKENS = 40
 
@@ -29,7 +29,7 @@ MAX_TOKENS = 40
 def show_sampling(
     output: Output, model: str, impl: str, prompt: str | None, count: int, sampling: dict[str, Any]
 ) -> None:
-    """Print the likeliest next tokens, before and after each step, and draw them."""
+    """Print and draw the likeliest next tokens, before and after each step of the sampler."""
     if not 1 <= count <= MAX_TOKENS:
         raise CommandError(
             "wrong_value", option="--tokens", expected=phrase("from_to", first=1, last=MAX_TOKENS), got=count
@@ -76,7 +76,7 @@ def _step(name: str, logits: mx.array) -> SamplingStep:
 
 
 def _text(steps: list[SamplingStep], best: list[int], labels: list[str], words: Messages) -> str:
-    """Return a line for each token, a column for each step, and a bar for the last step."""
+    """Return a line for each token, with a column for each step, and a bar for the last step."""
     names = [*labels, words("viz_sampling_rest")]
     columns = [step.shares(best) for step in steps]
     room = terminal_width(sys.stdout) - LABEL - 2 if sys.stdout.isatty() else COLUMN * len(steps) + BAR

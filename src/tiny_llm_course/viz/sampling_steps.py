@@ -20,11 +20,11 @@ class SamplingStep:
 
     @property
     def kept(self) -> int:
-        """Count the tokens that can still be drawn."""
+        """Return the number of tokens that can still be drawn."""
         return int((self.probs > 0).sum())
 
     def shares(self, tokens: list[int]) -> list[float]:
-        """Return the probability of each of these tokens and, at the end, of all others together."""
+        """Return the probability of each of these tokens, followed by that of all other tokens together."""
         return [*self.probs[tokens].tolist(), float(np.delete(self.probs, tokens).sum())]
 
 

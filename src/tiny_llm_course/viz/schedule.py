@@ -18,7 +18,7 @@ FORMATS = (".png", ".svg", ".html")
 def show_schedule(file: Path, out: Path, words: Messages) -> None:
     """Print the main numbers of a recorded run, and draw the run.
 
-    out: a file in one of FORMATS, or a folder, which gets a picture and a page.
+    out: a file in one of FORMATS, or a folder for a picture and a page.
     """
     if out.suffix and out.suffix not in FORMATS and not out.is_dir():
         raise CommandError(

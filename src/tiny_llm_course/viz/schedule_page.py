@@ -10,7 +10,7 @@ from .schedule_run import KINDS, RecordedRun, RecordedStep, RequestEvent
 
 __all__ = ["schedule_page"]
 
-# Placeholders that stay in the texts, because the page's script fills them in
+# Placeholders stay in these texts, because the page's script fills them in
 _HOLES = {name: f"{{{name}}}" for name in ("number", "start", "end", "count", "first", "last", "used", "kept", "free")}
 _TEXTS = (
     "prefill",
@@ -69,7 +69,7 @@ def schedule_page(run: RecordedRun, words: Messages) -> str:
 
 
 def _named(run: RecordedRun) -> list[str]:
-    """List the requests that were preempted, finished or aborted: a step may have computed nothing for them."""
+    """Return the requests that were preempted, finished or aborted, since a step may have computed nothing for them."""
     places = [p for step in run.steps for p in (*step.preempted, *step.finished, *step.aborted)] + run.late
     return [place.id for place in places]
 

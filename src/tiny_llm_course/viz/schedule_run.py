@@ -16,7 +16,7 @@ from ..ui import CommandError, Messages, phrase
 
 __all__ = ["KINDS", "RecordedRun", "RecordedStep", "RequestEvent", "Span", "Work", "read_run"]
 
-KINDS = ("prefill", "decode", "again")  # of work; "again" computes once more what a preemption lost
+KINDS = ("prefill", "decode", "again")  # kinds of work; "again" recomputes what a preemption lost
 _KNOWN = {"steps": phrase("viz_schedule_some")}
 
 
@@ -34,9 +34,9 @@ class Work:
 
 @dataclass(frozen=True)
 class RequestEvent:
-    """An event of a request, which was preempted, finished or aborted.
+    """An event: a request was preempted, finished or aborted.
 
-    lane: None if the request was not running. why: the reason for which it finished.
+    lane: None if the request was not running. why: the reason why the request finished.
     """
 
     id: str
@@ -49,8 +49,8 @@ class RecordedStep:
     """A step of a recorded run.
 
     time: the time at its end, in seconds. generated: the number of tokens that were added to outputs. aborted: requests
-    that were aborted before the step. preempted: requests that were preempted before it computed anything. finished:
-    requests that had finished at its end.
+    aborted before the step. preempted: requests preempted before the step computed anything. finished: requests that
+    had finished when the step ended.
     """
 
     time: float
@@ -67,7 +67,7 @@ class RecordedStep:
 
 @dataclass(frozen=True)
 class Span:
-    """The stay of a request in a lane: from the step `first` on, and no longer in the step `last`."""
+    """The stay of a request in a lane, from the step `first` up to but not including the step `last`."""
 
     id: str
     lane: int
@@ -100,7 +100,8 @@ def read_run(file: Path) -> RecordedRun:
     """Read a recorded run from a file.
 
     Raises:
-        CommandError: the file is not such a run, or has another version, or has a wrong value, which the error locates.
+        CommandError: the file is not a recorded run, has another version, or has a wrong value, whose place the error
+        gives.
     """
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
@@ -122,7 +123,7 @@ def read_run(file: Path) -> RecordedRun:
 
 
 def _wrong(run: RunFile) -> Iterator[WrongValue]:
-    """Yield values that do not go together."""
+    """Yield values that contradict each other."""
     before = 0.0
     for number, step in enumerate(run.steps):
         where, before, last = f"steps[{number}]", step.time, before
@@ -143,9 +144,9 @@ class _Layout:
 
     def __init__(self, run: RunFile):
         self._run = run
-        self._lanes: dict[str, tuple[int, int]] = {}  # of those that run: lane, and the step in which they came there
-        self._reached: dict[str, int] = {}  # how many positions were computed
-        self._lost: dict[str, int] = {}  # how many of these a preemption lost
+        self._lanes: dict[str, tuple[int, int]] = {}  # running request -> its lane, and the step in which it entered
+        self._reached: dict[str, int] = {}  # request -> number of computed positions
+        self._lost: dict[str, int] = {}  # request -> number of positions lost to a preemption
         self._spans: list[Span] = []
         self._most = 0
 

@@ -1,4 +1,4 @@
-"""`tiny-llm trace`: the shapes, parameters and arithmetic of multi-head attention, step by step."""
+"""`tiny-llm trace`: the shapes, parameters and operations of multi-head attention, step by step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Sizes", "TraceStep", "steps", "trace"]
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 _OPTIONS = ("--batch", "--seq", "--hidden", "--heads", "--kv-heads", "--head-dim")
 UNITS = ("", "k", "M", "G", "T", "P", "E")
-SOFTMAX = 5  # operations for each score: maximum, difference, exp, sum, quotient
+SOFTMAX = 5  # operations per score: maximum, difference, exp, sum, quotient
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Sizes:
     """The sizes of an attention layer and its input.
 
     Raises:
-        CommandError: a size is below 1, or H_q is not a multiple of H_kv.
+        CommandError: a size is less than 1, or H_q is not a multiple of H_kv.
     """
 
     B: int
@@ -55,8 +55,8 @@ class TraceStep:
     name: str  # the part after "trace_" of the key in messages.toml
     shape: tuple[int, ...]
     parameters: int = 0
-    flops: int = 0  # a multiplication and an addition are two
-    growth: str = ""  # of the operations, if H_q * D grows as E does; "" without operations
+    flops: int = 0  # a multiplication and an addition count as two
+    growth: str = ""  # how the number of operations grows if H_q * D grows in proportion to E; "" without operations
 
     def costs(self, dtype: str) -> tuple[int, int, int]:
         """Return the number of parameters, of operations, and of bytes of the result."""
@@ -158,6 +158,6 @@ def _cells(step: TraceStep, dtype: str, written: Callable[[int], str]) -> list[s
 
 
 def _rounded(number: int) -> str:
-    """Round to three digits, for a narrow terminal."""
+    """Return a number rounded to three digits, for a narrow terminal."""
     power = min(len(f"{number:,}".split(",")) - 1, len(UNITS) - 1)
     return f"{number / 1000**power:.3g} {UNITS[power]}".rstrip()

@@ -1,4 +1,4 @@
-"""The commands of `tiny-llm viz`. Each imports what it needs when it is called, so that other commands start fast."""
+"""The commands of `tiny-llm viz`. Each command imports modules only when it is called, so that others start fast."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def attention(
     out: Out = OUT,
     lang: Lang = None,
 ) -> None:
-    """Draw where each token looks: a picture of one head or of all heads, and a page on which you can explore them."""
+    """Draw which tokens each token attends to: a picture of one head or all heads, and a page to explore all heads."""
     with reporting(lang) as words:
         from .attention import show_attention
         from .output import Output
@@ -56,7 +56,7 @@ def rope(
     out: Out = OUT,
     lang: Lang = None,
 ) -> None:
-    """Draw how RoPE turns pairs with the position, and how the dot product of query and key falls with the distance."""
+    """Draw how RoPE rotates pairs by position, and how the dot product of query and key falls with their distance."""
     with reporting(lang) as words:
         from .output import Output
         from .rope import show_rope

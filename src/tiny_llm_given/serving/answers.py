@@ -1,6 +1,6 @@
-"""What the server sends, in the form of OpenAI's API. Given.
+"""The objects that the server sends, in the form of OpenAI's API. Given.
 
-No other place says which fields an answer has: the server builds these objects, and `/openapi.json` describes them.
+Only this module says which fields an answer has: the server builds these objects, and `/openapi.json` describes them.
 Source: "OpenAI API reference", completions and chat completions, platform.openai.com/docs/api-reference.
 """
 
@@ -36,20 +36,20 @@ __all__ = [
 
 
 class Sent(BaseModel):
-    """An object that is sent. A field that has a default is left out where it was not set."""
+    """An object that is sent. A field with a default is left out if it was not set."""
 
     def as_json(self) -> str:
         return self.model_dump_json(exclude_unset=True)
 
 
 class PromptDetails(Sent):
-    """The tokens of prompts that did not have to be computed."""
+    """The number of prompt tokens that did not have to be computed."""
 
     cached_tokens: int
 
 
 class OutputDetails(Sent):
-    """The tokens of outputs: guesses that were right or wrong (`--draft`), and those of the thinking."""
+    """Numbers of output tokens: guesses that were right or wrong (`--draft`), and tokens of the thinking."""
 
     accepted_prediction_tokens: int
     rejected_prediction_tokens: int
@@ -75,7 +75,7 @@ class _Answer(Sent):
 
 
 class CompletionLogprobs(Sent):
-    """Log-probabilities of the tokens. text_offset: where each begins in the text, in characters."""
+    """Log-probabilities of the tokens. text_offset: where each token begins in the text, in characters."""
 
     tokens: list[str]
     token_logprobs: list[float]
@@ -107,7 +107,7 @@ class CompletionAnswer(CompletionChunk):
 
 
 class TokenLogprob(Sent):
-    """A token and its log-probability. bytes: null if the token's name does not tell them."""
+    """A token and its log-probability. bytes: the token's bytes; null if they do not follow from its name."""
 
     token: str
     logprob: float
@@ -126,7 +126,7 @@ class ChatLogprobs(Sent):
 
 
 class ChatMessage(Sent):
-    """An answer. The thinking has the two names that clients know, and is left out where there is none."""
+    """An answer. The thinking is sent under the two names that clients know, and left out if there is none."""
 
     role: Literal["assistant"]
     content: str
@@ -145,7 +145,7 @@ class ChatChoice(Sent):
 
 
 class Delta(Sent):
-    """What is new of an answer. Its parts are left out where there is nothing new of them."""
+    """The new parts of an answer. A part without anything new is left out."""
 
     role: Literal["assistant"] = "assistant"
     content: str = ""
@@ -179,7 +179,7 @@ class ChatAnswer(_Answer):
 
 
 class ErrorDetails(Sent):
-    """The place and the kind of an error. param: the parameter that is wrong."""
+    """The message and the kind of an error. param: the parameter that is wrong."""
 
     message: str
     type: str
@@ -188,7 +188,7 @@ class ErrorDetails(Sent):
 
 
 class Error(Sent):
-    """An error, as `ApiError.body` has it."""
+    """An error in the form of `ApiError.body`."""
 
     error: ErrorDetails
 

@@ -1,4 +1,4 @@
-"""The error that a client gets when it cannot be served."""
+"""The error that a client gets instead of an answer."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ _MESSAGE, _PARAM = 500, 100  # letters at most
 class ApiError(Exception):
     """An error that a client gets, in the API's form: `{"error": {"message", "type", "param", "code"}}`.
 
-    A message may repeat what the client sent. A long message is shortened in the middle.
+    A message may repeat words of the client. A long message is shortened in the middle.
     """
 
     def __init__(

@@ -17,9 +17,9 @@ class ChatPrompt:
     """Messages in the checkpoint's chat template, up to where the answer begins.
 
     A content such as "<|im_end|>" would become the token that ends a message, and its author could speak as the system.
-    So the names of such tokens in contents are replaced with marks while the template is filled in, and later encoded
-    as ordinary text.
-    parts: the text before each name, and the text after the last one. names: those names, in order.
+    So the names of control tokens in contents are replaced with marks while the template is filled in, and later
+    encoded as ordinary text.
+    parts: the text before each such name, and the text after the last name. names: these names, in order.
     """
 
     parts: Sequence[str]
@@ -31,7 +31,7 @@ class ChatPrompt:
         choice.
 
         Raises:
-            ValueError: the checkpoint has no chat template, or one that refuses these messages.
+            ValueError: the checkpoint has no chat template, or its chat template refuses these messages.
         """
         if not tokenizer.has_chat_template:
             raise ValueError("messages: expected a prompt, since this checkpoint has no chat template")
@@ -46,7 +46,7 @@ class ChatPrompt:
         return ChatPrompt(parts, found)
 
     def encode(self, tokenizer: Any, room: Room | None = None) -> list[int]:
-        """Return the tokens of the prompt. Raises TooLongError as soon as it is clear that the tokens do not fit."""
+        """Return the tokens of the prompt. Raises TooLongError as soon as the tokens are sure not to fit."""
         if room is not None:
             room.check_text(*self.parts, *self.names)
         spelled = {

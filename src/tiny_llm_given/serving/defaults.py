@@ -1,4 +1,4 @@
-"""OpenAI's parameters that this server lacks, with the values that ask for nothing: many clients send them. Given."""
+"""OpenAI's parameters that this server lacks, with the values that ask for nothing, which many clients send. Given."""
 
 from typing import Annotated, Literal
 
@@ -10,7 +10,7 @@ __all__ = ["HarmlessDefaults"]
 
 
 class HarmlessDefaults(Strict):
-    """The parameters with their harmless values. The server refuses any other value by the parameter's name."""
+    """The parameters with their harmless values. If a value is another, the server's error names the parameter."""
 
     function_call: Literal["none", "auto"] | None = None
     modalities: Annotated[list[Literal["text"]], Field(max_length=1, fail_fast=True)] | None = None

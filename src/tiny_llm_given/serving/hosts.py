@@ -1,6 +1,6 @@
-"""The names that a server answers to. Given.
+"""The names to which a server answers. Given.
 
-A web page may make its own name point to this machine, and then its scripts can send requests to any server here (DNS
+A web page may make its own name point to this machine, so that its scripts can send requests to any server here (DNS
 rebinding). The browser still sends the page's own name as `Host`, so the server can recognise such requests.
 Source: RFC 9110, sections 7.2 (Host) and 15.5.20 (421 Misdirected Request).
 """
@@ -25,17 +25,17 @@ class LocalHosts:
         self._app, self._names = app, {name.lower() for name in names}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        host = Headers(scope=scope).get("host", "localhost")  # every browser sends one
+        host = Headers(scope=scope).get("host", "localhost")  # every browser sends this header
         app = self._app if is_local(host, self._names) else _refusal(host)
         await app(scope, receive, send)
 
 
 def is_local(host: str, names: Collection[str] = ()) -> bool:
-    """Tell whether a Host header names this machine, or one of these names in lower case; its port does not count."""
+    """Tell whether a Host header names this machine, or is one of `names` (in lower case). The port does not matter."""
     try:
         name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
         return name in {"localhost", *names} or ipaddress.ip_address(name).is_loopback
-    except ValueError:  # neither a name that is known nor an address
+    except ValueError:  # neither a known name nor an address
         return False
 
 

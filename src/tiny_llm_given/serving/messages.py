@@ -1,7 +1,7 @@
-"""Objects within a request, as OpenAI's API and servers of open models have them. Given.
+"""Objects within a request, in the form of OpenAI's API and of servers of open models. Given.
 
-Every list has a longest length, and is checked only up to the first item that is wrong: a list of a million wrong items
-costs no more than a list of one.
+Every list has a longest length, and is checked only up to the first wrong item, so a list of a million wrong items
+costs no more time than a list with one wrong item.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ __all__ = [
 
 
 def encodable(text: str) -> str:
-    """Return the text, if it can be encoded: JSON may have half a character."""
+    """Return the text if it can be encoded; otherwise raise ValueError. JSON may contain half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -51,20 +51,20 @@ def _is_off(value: bool) -> bool:
 
 Off: TypeAlias = Annotated[bool, AfterValidator(_is_off), WithJsonSchema({"type": "boolean", "const": False})]
 Text: TypeAlias = Annotated[str, AfterValidator(encodable)]
-MOST_ITEMS = 2048  # messages, parts of one, prompts
+MOST_ITEMS = 2048  # messages, parts of a message, prompts
 MOST_NAMES = 1024  # in an object, such as the tokens of logit_bias
 _EMPTY_ASKS = {"web_search_options"}  # {} asks for a search with OpenAI's own settings
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 
 
 class Strict(BaseModel):
-    """An object that refuses names which it does not know, unless their values ask for nothing."""
+    """An object that refuses unknown names, unless their values ask for nothing."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
     @classmethod
     def asked(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fields that ask for something: drop null, and empty values of unknown names."""
+        """Return the fields without those that ask for nothing: null, and empty values under unknown names."""
         known = cls.model_fields.keys() | _EMPTY_ASKS
         return {name: v for name, v in given.items() if v is not None and (name in known or v not in ("", [], {}))}
 
@@ -75,7 +75,7 @@ class Strict(BaseModel):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Return a schema that allows null for what may be left out, as `asked` does."""
+        """Return a schema that allows null for each field that may be left out, because `asked` drops null."""
         found = handler(core)
         schema = handler.resolve_ref_schema(found)
         for name, field in schema["properties"].items():
@@ -96,7 +96,7 @@ class TextPart(Strict):
 
 
 class Message(Strict):
-    """A message of a conversation. What the model thought for an earlier answer may come back, and does not count."""
+    """A message of a conversation. The thinking of an earlier answer may be sent back, and is ignored."""
 
     role: Literal["system", "developer", "user", "assistant"]
     content: Text | Annotated[list[TextPart], Field(max_length=MOST_ITEMS, fail_fast=True)] = Field(
@@ -121,7 +121,7 @@ class Message(Strict):
         return self
 
     def as_template(self) -> dict[str, str]:
-        """Return the message as chat templates know it: they call the developer the system."""
+        """Return the message in the form of chat templates, which call the developer the system."""
         text = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
         return {"role": "system" if self.role == "developer" else self.role, "content": text}
 
@@ -131,6 +131,6 @@ class ResponseFormat(Strict):
 
 
 class ChatTemplateKwargs(Strict):
-    """What the chat template gets, in vLLM's and SGLang's form."""
+    """Arguments of the chat template, in vLLM's and SGLang's form."""
 
     enable_thinking: bool | None = None

@@ -1,6 +1,6 @@
-"""The parameters of a request, wherever it comes from: HTTP, a line of `batch`, an option of `main`. Given.
+"""The parameters of a request, whether it comes from HTTP, a line of `batch`, or options of `main`. Given.
 
-No other place says which values a parameter may have.
+Only this module says which values a parameter may have.
 """
 
 from typing import Annotated, Any, TypeAlias
@@ -20,9 +20,9 @@ __all__ = [
     "TokenId",
 ]
 
-MOST_STOPS, LONGEST_STOP = 4, 256  # as many as OpenAI's; characters of each
-_NUM_SEEDS = 2**64  # that `mx.random.key` tells apart
-_LEAST = 1e-6  # float32 has no room for logits that are divided by much less
+MOST_STOPS, LONGEST_STOP = 4, 256  # as many as OpenAI allows; characters in each
+_NUM_SEEDS = 2**64  # how many seeds `mx.random.key` tells apart
+_LEAST = 1e-6  # logits divided by much less would overflow in float32
 
 
 def _stop(text: str) -> str:
@@ -50,8 +50,8 @@ _Stops: TypeAlias = Annotated[_Several, BeforeValidator(_listed, json_schema_inp
 
 
 class Parameters(Strict):
-    """The choice of a request's tokens, and what ends them. top_k, min_p, repetition_penalty, stop_token_ids and
-    ignore_eos are not OpenAI's, but many servers have them."""
+    """The parameters that say how a request's tokens are chosen, and when the request ends. top_k, min_p,
+    repetition_penalty, stop_token_ids and ignore_eos are not OpenAI's, but many servers have them."""
 
     max_tokens: MaxTokens | None = Field(None, description="Of each choice.")
     temperature: Temperature = 1.0

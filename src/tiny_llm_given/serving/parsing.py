@@ -12,19 +12,19 @@ from .messages import MOST_NAMES, Strict
 
 __all__ = ["parse"]
 
-_UNSUPPORTED = (  # of OpenAI's own
+_UNSUPPORTED = (  # parameters of OpenAI's API
     *("audio", "function_call", "functions", "metadata", "modalities", "moderation", "parallel_tool_calls"),
     *("prediction", "prompt_cache_key", "prompt_cache_retention", "reasoning_effort", "safety_identifier"),
     *("service_tier", "store", "suffix", "tool_choice", "tools", "verbosity", "web_search_options"),
     *("annotations", "include_obfuscation", "name", "refusal", "tool_call_id", "tool_calls"),  # within other objects
 )
-_HARMLESS = {*HarmlessDefaults.model_fields, "include_obfuscation"}  # some of their values are accepted
+_HARMLESS = {*HarmlessDefaults.model_fields, "include_obfuscation"}  # some values of these are accepted
 
 _R = TypeVar("_R", bound=Strict)
 
 
 def parse(kind: type[_R], body: bytes) -> _R:
-    """Parse a body into a request of this kind. Raises ApiError (400) about the first error found."""
+    """Parse a body into a request of this kind. Raises ApiError (400) for the first mistake in the body."""
     try:
         found = json.loads(body, parse_constant=_refuse_constant, object_pairs_hook=_once_each)
     except (ValueError, RecursionError) as error:
@@ -76,6 +76,6 @@ def _explained(error: "ValidationError | RecursionError") -> ApiError:
         return ApiError(400, f"{place}: there is no such parameter", param=place, code="unknown_parameter")
     if not place and first["type"] != "value_error":
         return ApiError(400, f"body: {message}")
-    if not place:  # one of our own, which begins with its name
+    if not place:  # an error of ours, which begins with the parameter's name
         return ApiError(400, message, param=message.partition(":")[0])
     return ApiError(400, f"{place}: {message}", param=place.partition(".")[0])

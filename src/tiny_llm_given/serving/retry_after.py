@@ -6,26 +6,26 @@ from collections.abc import Callable
 
 __all__ = ["RetryAfter"]
 
-_FIRST = 0.1  # seconds from one request's end to the next one's, before anything is known
+_FIRST = 0.1  # seconds from one request's end to the next one's, before any is measured
 _LONGEST = 60  # seconds: OpenAI's clients ignore a longer time
-_ENOUGH = 64  # requests after which old ones count half
+_ENOUGH = 64  # requests: after so many, old ones count half
 
 
 class RetryAfter:
-    """An estimate of how long a refused client should wait: until the clients refused before it have been served.
+    """An estimate of how long a refused client should wait: until the clients that were refused earlier are served.
 
     If all refused clients came back at once, most would be refused again, and OpenAI's clients try only three times. So
-    each client gets a later time than the one before. The difference is the mean time between the ends of two requests,
-    which is measured while the server has requests: it calls `begin` and `end` for each. Until a request has ended, the
-    time that has passed so far is the estimate.
+    each client is told a later time than the previous client. The difference is the mean time between the ends of two
+    requests. It is measured while the server has requests: the server calls `begin` and `end` for each. Until a request
+    has ended, the time that has passed so far is the estimate.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock
-        self._known = _FIRST  # the last pace that was measured
+        self._known = _FIRST  # the pace measured last: seconds per request
         self._num_now = self._num_ended = 0
         self._since = 0.0  # when the measurement of the pace began
-        self._last = 0.0  # the time that was given last
+        self._last = 0.0  # the time that the last refused client was told
 
     def begin(self, count: int = 1) -> None:
         """Record that the server begins to serve this many requests."""
@@ -34,8 +34,8 @@ class RetryAfter:
         self._num_now += count
 
     def end(self, count: int = 1, *, were_served: bool = True) -> None:
-        """Record that this many requests are over. were_served: False if they were refused at once, which says nothing
-        about the pace."""
+        """Record that this many requests are over. were_served: False if the requests were refused at once, so that
+        their end says nothing about the pace."""
         now = self._clock()
         self._num_now -= count
         if not were_served:

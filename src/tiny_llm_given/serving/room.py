@@ -1,12 +1,12 @@
-"""Refuses prompts that cannot fit into the context, where possible before encoding them. Given."""
+"""Refuses prompts that cannot fit into the context, if possible before they are encoded. Given."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 __all__ = ["Room", "TooLongError"]
 
-_BEGINNING = 1 << 16  # so many letters of a long text are encoded first
-_SHRINKS = {"NoneType": 1, "NFC": 3}  # how many bytes a normaliser makes into one, at most
+_BEGINNING = 1 << 16  # letters of a long text that are encoded first
+_SHRINKS = {"NoneType": 1, "NFC": 3}  # keyed by normaliser: how many bytes it turns into one, at most
 
 
 class TooLongError(ValueError):
@@ -16,9 +16,9 @@ class TooLongError(ValueError):
 class Room:
     """The room in a context, which refuses a text that is too long however the tokenizer cuts it up.
 
-    max_length: how many tokens a prompt and its answer may have; the answer has at least one. How many bytes a token
-    can stand for is known for tokenizers that work on bytes, such as those of Qwen2 and Qwen3. If a text may fit, its
-    beginnings are encoded first, so that a text that is much too long costs little more than one that fits.
+    max_length: how many tokens a prompt and its answer may have; the answer has at least one. For tokenizers that work
+    on bytes, such as those of Qwen2 and Qwen3, it is known how many bytes a token can stand for. If a text may fit, its
+    beginnings are encoded first, so that a text that is much too long costs little more time than one that fits.
     """
 
     def __init__(self, tokenizer: Any, max_length: int):
@@ -62,4 +62,4 @@ def _longest_token(tokenizer: Any) -> int | None:
     if shrinks is None or takes_blanks or type(backend.decoder).__name__ != "ByteLevel":
         return None
     names = max((len(str(token).encode()) for token in added), default=0)
-    return shrinks * max(names, *map(len, tokenizer.get_vocab()))  # in these names, a letter is a byte
+    return shrinks * max(names, *map(len, tokenizer.get_vocab()))  # in a vocabulary's names, a letter is a byte

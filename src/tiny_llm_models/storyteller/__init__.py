@@ -1,4 +1,4 @@
-"""A program that tells and checks stories in English and Japanese. It writes the models' training text."""
+"""A program that tells and checks stories in English and Japanese, and so writes the models' training text."""
 
 from .lexicon import LANGUAGES, Entity, Lexicon, lexicon
 from .story import Story

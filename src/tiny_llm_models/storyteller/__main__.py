@@ -50,7 +50,7 @@ def tell(
 
 @app.command()
 def lint(language: Language, plot: PlotName = "") -> None:
-    """Check plots: their notation, roles, forms and effects, and a few hundred tellings of each."""
+    """Check plots: their notation, roles, forms and effects, and a few hundred tellings of each plot."""
     words = _lexicon(language)
     if plot and plot not in words.plots:
         raise typer.BadParameter(f"expected a plot, one of {sorted(words.plots)}, got {plot!r}")

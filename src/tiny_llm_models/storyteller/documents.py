@@ -18,8 +18,8 @@ from .wishes import Wish
 
 __all__ = ["Document", "Mix", "document", "question_prompt", "tell_several"]
 
-_GAPS = ("\n\n", "\n")  # between a story and a question; half of the documents have the first
-_OPENING = 2  # sentences; the opening of a story decides on its plot
+_GAPS = ("\n\n", "\n")  # between a story and a question; half of the documents have the blank line
+_OPENING = 2  # sentences of an opening, which decides on the story's plot
 _SHORT = 0.25  # the share of stories that are told without optional lines
 
 
@@ -29,7 +29,7 @@ class Document:
 
     pieces: list[tuple[str, float]]
     subjects: list[str]  # the names and nouns that questions may ask about; empty without questions
-    named: list[str] = field(default_factory=list)  # the words for who and what a told story is about
+    named: list[str] = field(default_factory=list)  # the words for the persons and things of a told story
 
     @property
     def text(self) -> str:
@@ -41,9 +41,9 @@ class Mix:
     """The mixture of documents. All shares are from 0 to 1.
 
     long: the share of documents with 2 to `stories` stories in a row.
-    shares: the shares of the other documents, by their kind; the rest of them has questions.
+    shares: the shares of the other documents, keyed by kind. The remaining documents have questions.
     strange: of the documents with questions, the share that has invented names and unknown things.
-    stopped: the share of their stories that stop early, so that things are in every place where they can be.
+    stopped: the share of these documents' stories that stop early, so that things are in any of their places.
     told: of the documents with questions and with ordinary, complete stories, the share whose stories the model learns.
     scenes: the share of scenes among the stories.
     questions: at most this many questions are asked about the stories of a document.
@@ -62,7 +62,7 @@ class Mix:
 
 
 def document(split: str, index: int, mix: Mix) -> Document:
-    """Return the document of this number; the same arguments give the same document. split: "train" or "test"."""
+    """Return the document with this number. The same arguments give the same document. split: "train" or "test"."""
     words = lexicon(LANGUAGES[index % len(LANGUAGES)])
     random = Random(f"{split} {index}")
     if random.random() < mix.long:
@@ -87,7 +87,7 @@ def question_prompt(story: str, question: str, gap: str = _GAPS[0]) -> str:
 def tell_several(
     words: Lexicon, random: Random, count: int, recast: Callable[[Entity], Entity] | None = None, scenes: float = 0
 ) -> list[Story]:
-    """Tell up to this many stories that have no person and no thing in common.
+    """Tell up to `count` stories that have no person and no thing in common.
 
     There are fewer stories if the lexicon has too few words. recast: as in `tell`. scenes: the share of scenes.
     """
@@ -124,7 +124,7 @@ def _turn(said: list[tuple[str, float]], *answer: tuple[str, float]) -> list[tup
 
 
 def _request(words: Lexicon, random: Random, mix: Mix) -> Document:
-    """Make a document with a request and the story. Half of these documents also have questions about the story."""
+    """Return a document with a request and the story. Half of these documents also have questions about the story."""
     asked = request(words, random)
     story = asked.story
     opening = _opening(story)
@@ -142,14 +142,14 @@ def _named(story: Story) -> list[str]:
 
 
 def _opening(story: Story) -> str:
-    """Return the first sentences, up to a place where the tokenizer would also cut. It keeps 。「 together."""
+    """Return the first sentences, up to a place where the tokenizer cuts, too. The tokenizer keeps 。「 together."""
     space, sentences = story.lexicon.space, story.sentences
     cuts = (n for n in range(_OPENING, len(sentences)) if space or sentences[n][0].isalnum())
     return space.join(sentences[: next(cuts, len(sentences))])
 
 
 def _questions(words: Lexicon, random: Random, split: str, mix: Mix, count: int) -> Document:
-    """Make a conversation about stories. The first message has the stories and a question; other questions follow."""
+    """Return a conversation about stories. The first message has the stories and a question; other questions follow."""
     unknown = split == "test" or random.random() < mix.strange
     recast = strange(words, random, split) if unknown else None
     stories = [

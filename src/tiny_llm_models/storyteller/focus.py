@@ -1,4 +1,4 @@
-"""The rule for whom a pronoun or a dropped subject means. Telling and reading use the same rule."""
+"""The rule that decides whom a pronoun or a dropped subject means. Telling and reading use the same rule."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STOP = re.compile("[.!?。！？]")
 class Focus(NamedTuple):
     """The persons and things that a reader has in mind at one point of a story.
 
-    subject: the person who was last named as a subject. since: the persons named after that.
+    subject: the person who was last named as a subject. since: the persons named after the subject.
     now, before: the persons and things named in this line, and in the line before.
     """
 
@@ -27,8 +27,8 @@ class Focus(NamedTuple):
     before: frozenset[tuple[str, str]] = frozenset()
     thing: str = ""  # the thing named last
     person: str = ""  # the person named last
-    fresh: bool = True  # no person has been named in this sentence
-    quoted: bool = False  # inside of a quotation
+    fresh: bool = True  # whether this sentence has named no person yet
+    quoted: bool = False  # whether the text is inside a quotation
 
     def next_line(self) -> Focus:
         """Return the focus after the end of a line."""
@@ -44,8 +44,8 @@ class Focus(NamedTuple):
     def named(self, role: str, entity: Entity, subject: bool | None) -> Focus:
         """Return the focus after a person or thing was named.
 
-        subject: whether the form marks the subject. None means that the language's forms do not mark it; the subject is
-        then the first person named in a sentence, outside of quotations.
+        subject: whether the form marks the subject. None means that the language's forms do not mark the subject, which
+        is then the first person named in a sentence, outside quotations.
         """
         if entity.sort == "thing":
             return self._replace(thing=role, now=self.now | {(role, "")})
@@ -67,7 +67,7 @@ class Focus(NamedTuple):
         """Tell whether the short form can mean only this role.
 
         short: "" drops the word. None is a form without a long form, such as a possessive, which may also mean the
-        subject or the last person of its own line.
+        subject or the line's last person.
         """
         window = self.now | self.before
         if entity.sort == "thing":

@@ -12,7 +12,7 @@ __all__ = ["Forms", "Mismatch"]
 _Items = tuple[tuple[str, str], ...]  # a form's pattern: words, each with the text after it, and text without a word
 Mismatch = tuple[str, str]  # the kind of a fault, and an explanation
 _BASE = {"person": ("name", "kind", "look"), "thing": ("noun", "look"), "spot": ("at", "noun"), "place": ("at", "noun")}
-_FOLLOWS = {"person": ("gender",)}  # words that follow from the base words, if the entity has them
+_FOLLOWS = {"person": ("gender",)}  # words that follow from the base words if the entity has them
 
 
 class Forms:
@@ -26,7 +26,7 @@ class Forms:
         self._found: dict[tuple[int, str, str, Entity | None, bool], list[tuple[int, Entity]]] = {}
 
     def text(self, entity: Entity, form: str) -> str | None:
-        """Return the text of a form; None while an unknown word decides it."""
+        """Return the text of a form; None if it depends on a word that is not known yet."""
         key = (entity, form)
         if key not in self._texts:
             patterns = self._lexicon.patterns(entity.sort, form)
@@ -37,18 +37,19 @@ class Forms:
         return self._texts[key]
 
     def said(self, entity: Entity) -> str:
-        """Return the word for a person or thing in an explanation."""
+        """Return the word that explanations use for a person or thing."""
         return entity["name"] or entity["noun"] or entity["kind"] or entity["look"]
 
     def at(self, place: int, group: str, form: str, known: Entity | None, capital: bool) -> list[tuple[int, Entity]]:
-        """Return all readings of this form at this place: its end, and the entity with the words known so far."""
+        """Return all readings of this form at this place: the form's end, and the entity with the words known so
+        far."""
         key = (place, group, form, known, capital)
         if key not in self._found:
             self._found[key] = list(self._search(place, group, form, known, capital))
         return self._found[key]
 
     def anything(self, place: int, sort: str, form: str, capital: bool) -> list[tuple[int, dict[str, str]]]:
-        """Return all readings of this form for any entity of a sort, even if its words contradict each other."""
+        """Return all readings of this form for any entity of a sort, even if the words contradict each other."""
         key = (place, sort, form, capital)
         if key not in self._words:
             group = sort
@@ -78,7 +79,7 @@ class Forms:
         sort = self._lexicon.sort(group)
         every = sort
         complete = self._lexicon.complete(group, words) or self._lexicon.complete(every, words)
-        if complete is None:  # such as a boy with a girl's name: the kind decides
+        if complete is None:  # for a boy with a girl's name, for example, the kind decides
             kind = self._lexicon.complete(every, {"kind": words["kind"]}) if "kind" in words else None
             gender = (kind or {}).get("gender") or self._lexicon.gender_of.get(words.get("name", ""), "")
             complete = {**words, **({"gender": gender, **self._lexicon.genders[gender]} if gender else {})}
@@ -147,7 +148,7 @@ class Forms:
     def _pattern(
         self, items: _Items, number: int, place: int, group: str, words: dict[str, str], capital: bool
     ) -> Iterator[tuple[int, dict[str, str]]]:
-        """Yield the ways to read a pattern's items from this index on: their end, and the words."""
+        """Yield the ways to read a pattern's items from the index `number` on: the end of the items, and the words."""
         if number == len(items):
             yield place, words
             return
@@ -193,7 +194,7 @@ def _items(pattern: str) -> _Items:
 
 @cache
 def _initials(lexicon: Lexicon, group: str, word: str) -> dict[str, list[str]]:
-    """Return all values of a word in a group, by their first letters; "" is the key of a value that may be missing."""
+    """Return all values of a word in a group, keyed by first letter. The key of a value that may be missing is ""."""
     lexemes = lexicon.group(group)
     if word == "name":
         values = {name for gender, names in lexicon.names.items() for name in names}

@@ -25,7 +25,7 @@ __all__ = [
     "slots",
 ]
 
-DEFAULT_FORM = "name"  # the form of a slot that names none
+DEFAULT_FORM = "name"  # the form of a slot that names no form
 GONE = "gone"  # the place of a thing that was eaten, burnt or lost for good
 
 
@@ -35,8 +35,8 @@ class Slot:
 
     role: str
     form: str = DEFAULT_FORM
-    short: str | None = None  # a form that may replace it where it is clear who is meant; "" drops it
-    group: str = ""  # the group of an entity that only this line has
+    short: str | None = None  # a form that may replace `form` if the meaning stays clear; "" drops the word
+    group: str = ""  # the group of an entity that occurs only in this line
     capital: bool = False
 
 
@@ -69,11 +69,11 @@ class Condition:
 
 @dataclass(frozen=True)
 class Effect:
-    """A change: the new place of a thing or person, or a mark, whose place is ""."""
+    """A change: a thing or person has a new place, or a mark, whose place is "", is set."""
 
     what: str
     where: str = ""
-    was: str = ""  # its place before, if the line requires one
+    was: str = ""  # the earlier place, if the line requires one
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Line:
     text: Text
     conditions: tuple[Condition, ...] = ()
     effects: tuple[Effect, ...] = ()
-    source: str = ""  # as the author wrote it, for messages
+    source: str = ""  # the author's text, for messages
 
 
 class Told(Enum):
@@ -120,7 +120,7 @@ class Plot:
     cast: Mapping[str, str]  # the group of each role
     steps: Steps  # including the end
     questions: tuple[tuple[Line, Line], ...]  # questions and answers
-    gists: tuple[Line, ...]  # a request may say them of the hero, such as "loses a ball"
+    gists: tuple[Line, ...]  # what a request may say of the hero, such as "loses a ball"
 
 
 def slots(text: Text) -> Iterator[Slot]:

@@ -23,14 +23,15 @@ __all__ = ["LANGUAGES", "Entity", "Lexeme", "Lexicon", "NobodyLeftError", "capit
 
 LANGUAGES = ("english", "japanese")
 SORTS = ("person", "thing", "spot", "place")
-WORD = re.compile(r"\{(\w+)\}( ?)")  # in a form
+WORD = re.compile(r"\{(\w+)\}( ?)")  # a word in a form, and the space after it
 _ARTICLE = re.compile(r"\{a\} (?=(\w+))")
-_OPTIONAL = frozenset({"a", "look"})  # a form may use these words even for an entity that lacks them
+_OPTIONAL = frozenset({"a", "look"})  # words that a form may use even for an entity that lacks them
 _LOOKS = {"person": 0.4, "thing": 0.85}  # the share of entities with a look
 
 
 def words_of(value: str | list[str]) -> list[str]:
-    """Return a file's list of words. It is a text with spaces between words, or a list if a word contains a space."""
+    """Return a list of words from a file, where it is a text with spaces between words, or a list if words have
+    spaces."""
     return value.split() if isinstance(value, str) else value
 
 
@@ -41,7 +42,7 @@ def capitalised(text: str) -> str:
 
 
 class NobodyLeftError(ValueError):
-    """An error that all entities of a group are in the story already."""
+    """The error raised when a story already has all entities of a group."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,9 +51,9 @@ class Lexeme:
 
     sort: str
     groups: frozenset[str]
-    words: Mapping[str, str]  # kind or noun, at, and the words that follow from them
+    words: Mapping[str, str]  # kind or noun, at, and words that follow from these
     looks: tuple[str, ...] = ()
-    gender: str = ""  # of a kind of person that has only one
+    gender: str = ""  # for a kind of person with only one gender
     nameless: bool = False
 
     @property
@@ -66,8 +67,8 @@ class Entity:
     """A person, thing, spot or place in one story.
 
     words: the words of its forms: a person's name, kind, look, gender and pronouns; a thing's noun and look; the noun
-    and preposition (at) of a spot or place. A word that a reader does not know yet is missing, and a person without a
-    look has an empty one.
+    and preposition (at) of a spot or place. A word that a reader does not know yet is left out. For a person without a
+    look, `look` is "".
     """
 
     sort: str
@@ -78,7 +79,7 @@ class Entity:
 
     @property
     def key(self) -> str:
-        """Return the kind or noun, which no other entity of the same sort has in the same story."""
+        """Return the kind or noun, which is unique among the story's entities of the same sort."""
         return self["kind" if self.sort == "person" else "noun"]
 
 
@@ -114,7 +115,7 @@ class Lexicon:
         self.notation = Notation(rules["rules"], rules["phrases"])
         self.plots: dict[str, Plot] = {name: self.notation.plot(name, plot) for name, plot in plots.items()}
         self.scenes = [self.notation.plot(name, scene) for name, scene in scenes.items() if name != "looks"]
-        self.spot_looks = words_of(scenes.get("looks", []))  # only scenes use them
+        self.spot_looks = words_of(scenes.get("looks", []))  # only scenes use these looks
 
     def group(self, group: str) -> tuple[Lexeme, ...]:
         """Return the lexemes of a group, of several groups ("toy|hat"), or of a sort ("thing").
@@ -141,7 +142,7 @@ class Lexicon:
     ) -> Entity:
         """Draw an entity of this group that differs from the entities in `taken`.
 
-        wish: words that it must have.
+        wish: words that the entity must have.
 
         Raises:
             NobodyLeftError: there is no such entity.
@@ -170,9 +171,9 @@ class Lexicon:
         return None
 
     def _complete(self, lexeme: Lexeme, known: Mapping[str, str]) -> dict[str, str] | None:
-        """Complete the words for one lexeme; return None if they contradict it.
+        """Complete the words for one lexeme. Return None if they contradict the lexeme.
 
-        The lexeme's own words follow if all words that identify it are known.
+        The lexeme's own words are added if all words that identify the lexeme are known.
         """
         own = lexeme.words
         telling = [word for word in ("kind", "noun", "at") if word in own]

@@ -22,8 +22,8 @@ from .wishes import HERO, Wish
 __all__ = ["Report", "lint_plot", "lint_words"]
 
 TELLINGS = 300
-_UNKNOWN = 10  # at least this many unknown things are kept for tests
-_DIFFERENT = 0.5  # at least this share of the tellings differs
+_UNKNOWN = 10  # the least number of unknown things that are kept for tests
+_DIFFERENT = 0.5  # the least share of tellings that must differ
 
 _SORTS_ASKED = {"who": ("person",), "thing": ("thing",), "spot": ("spot", "place"), "place": ("place", "spot")}
 _SORTS_REQUESTED = {**_SORTS_ASKED, HERO: ("person",), "place": ("place",), GIST: ()}
@@ -87,7 +87,8 @@ def _shared(lexicon: Lexicon, source: str, sorts: Mapping[str, tuple[str, ...]])
 
 
 def lint_plot(lexicon: Lexicon, plot: Plot, tellings: int = TELLINGS) -> Report:
-    """Check a plot. If its notation has problems, report only these; otherwise also tell the plot many times."""
+    """Check a plot. If its notation has problems, report only these problems; otherwise also tell the plot many
+    times."""
     problems = list(dict.fromkeys(_written(lexicon, plot)))
     if problems:
         return Report("not told", problems)
@@ -105,7 +106,7 @@ def lint_plot(lexicon: Lexicon, plot: Plot, tellings: int = TELLINGS) -> Report:
         problems.append(
             f"expected at least {_DIFFERENT * tellings:.0f} different tellings of {tellings}, got {different}"
         )
-    if tellings >= TELLINGS:  # in fewer tellings, some lines may be missing by chance
+    if tellings >= TELLINGS:  # with fewer tellings, some lines may be missing by chance
         problems += _never(plot, stories)
     summary = f"{len(stories)} tellings, {different} different, {_lengths(stories)}"
     return Report(summary, _first_of_each(problems))
@@ -177,7 +178,7 @@ def _effects(lexicon: Lexicon, plot: Plot, line: Line) -> Iterator[str]:
 
 
 def _unnamed(lexicon: Lexicon, plot: Plot, line: Line, named: set[str]) -> Iterator[str]:
-    """Yield effects whose spot or place no line names, because questions could not be answered with it."""
+    """Yield effects whose spot or place no line names, because the story then says nothing about that place."""
     for effect in line.effects:
         where = effect.where
         if where in plot.cast and where not in named and lexicon.sort(plot.cast[where]) in ("spot", "place"):

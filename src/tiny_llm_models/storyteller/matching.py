@@ -1,4 +1,4 @@
-"""Matching of a plot's line with a text, exactly or with mismatches."""
+"""Matches a plot's line with a text, exactly or with mismatches."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from .net import Edge
 
 __all__ = ["Match", "Matcher"]
 
-_RESULTS = 12  # at most this many readings of one line at one place are followed
-_STOP = re.compile('[.!?] "?')  # a sentence begins after it
-_FUEL = 400_000  # at most this many parts of lines are compared in one text
+_RESULTS = 12  # the most readings of one line at one place that are followed
+_STOP = re.compile('[.!?] "?')  # the end of a sentence
+_FUEL = 400_000  # the most parts of lines that are compared in one text
 
 
 class Match(NamedTuple):
     """A way to read a line at one place, or the part of the line that has been read so far.
 
-    end: the index of the character after it.
-    cast: the entity of each role. here: the entities of roles that only this line has.
-    past: the entities that only one line had, so far.
+    end: the index of the first character after the part that was read.
+    cast: the entity of each role. here: the entities of the roles that occur only in this line.
+    past: the entities of such roles in all lines so far.
     met: the roles that the line names. introduced: the roles that it introduces.
     """
 
@@ -35,7 +35,7 @@ class Match(NamedTuple):
     past: tuple[Entity, ...] = ()
     met: frozenset[str] = frozenset()
     introduced: frozenset[str] = frozenset()
-    mismatches: tuple[tuple[int, Mismatch], ...] = ()  # each with the index of its character
+    mismatches: tuple[tuple[int, Mismatch], ...] = ()  # each with the index of the character where it is
 
 
 class Matcher:
@@ -46,7 +46,7 @@ class Matcher:
         self._forms = Forms(lexicon, text)
         # The line that is being matched:
         self._groups: Mapping[str, str] = {}
-        self._local: Mapping[str, str] = {}  # the groups of roles that only this line has
+        self._local: Mapping[str, str] = {}  # the groups of roles that occur only in this line
         self._start, self._budget = 0, 0
         # The text:
         self._begin = {place for match in _STOP.finditer(text) for place in (match.start() + 2, match.end())}
@@ -57,7 +57,7 @@ class Matcher:
     ) -> list[Match]:
         """Return the ways to read a line at the place where `start` ends.
 
-        groups: the group of each role. budget: how many mismatches are allowed. known: roles that need no introduction.
+        groups: role -> group. budget: how many mismatches are allowed. known: roles that need no introduction.
         """
         self._groups, self._start, self._budget, self._local = groups, start.end, budget, edge.local
         if edge.local:
@@ -88,7 +88,7 @@ class Matcher:
         return match
 
     def _read(self, text: Text, number: int, at: Match) -> Iterator[Match]:
-        """Yield the ways to read a text from the part with this index on."""
+        """Yield the ways to read a text from its part `number` on."""
         while number < len(text):
             self._fuel -= 1
             part = text[number]
@@ -150,7 +150,8 @@ class Matcher:
     def _named(
         self, slot: Slot, form: str, entity: Entity | None, capital: bool, at: Match
     ) -> Iterator[tuple[int, Entity, tuple[Mismatch, ...]]]:
-        """Yield the end of this form in the text, the entity that it names, and its mismatches with known facts."""
+        """Yield the readings of a form: its end in the text, the entity that it names, and mismatches with known
+        facts."""
         if form == "":
             if entity is not None:
                 yield at.end, entity, ()

@@ -1,4 +1,4 @@
-"""A plot as a nondeterministic automaton, which tells which lines may come after each point."""
+"""A plot as a nondeterministic automaton, which says which lines may follow each point."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["Edge", "Net"]
 
 @dataclass(frozen=True, eq=False)
 class Edge:
-    """A line, and the point of the plot after it. Later points have higher numbers.
+    """A line, and the point of the plot after this line. Later points have higher numbers.
 
-    local: the groups of the roles that only this line has.
+    local: the groups of the roles that occur only in this line.
     first: the text with which every telling of the line begins, and the same text with a capital; "" if a slot or a
         choice comes first.
     longest: the longest text that every telling of the line contains.
@@ -29,7 +29,8 @@ class Edge:
     longest: str
 
     def may_begin(self, text: str, place: int) -> bool:
-        """Tell whether the text at this place begins like the line. It may end within the line's beginning."""
+        """Tell whether the text at this place begins like the line, or is the end of the story within the line's
+        beginning."""
         if text.startswith(self.first, place):
             return True
         rest = len(text) - place
@@ -48,7 +49,7 @@ class Net:
         self._closures: dict[tuple[int, World], tuple[int, ...]] = {}
 
     def expected(self, point: int, world: World) -> list[Edge]:
-        """Return the lines that may come next, whether or not their own conditions hold."""
+        """Return the lines that may come next, without testing their own conditions."""
         return [edge for each in self._closure(point, world) for edge in self._lines[each]]
 
     def may_end(self, point: int, world: World) -> bool:
@@ -56,7 +57,7 @@ class Net:
         return self.last in self._closure(point, world)
 
     def _closure(self, point: int, world: World) -> tuple[int, ...]:
-        """Return all points that can be reached from this one without a line."""
+        """Return all points that can be reached from this point without telling a line."""
         key = (point, world)
         if key not in self._closures:
             if len(self._closures) > 10_000:

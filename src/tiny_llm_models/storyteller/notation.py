@@ -29,7 +29,7 @@ class Notation:
     def __init__(self, rules: Mapping[str, Any], phrases: Mapping[str, Any]):
         self._rules = {key.split()[0]: (key.split()[1:], lines) for key, lines in rules.items()}
         self._phrases = {key.split()[0]: (key.split()[1:], texts) for key, texts in phrases.items()}
-        self._open: list[str] = []  # the phrases and rules that the parser is inside of
+        self._open: list[str] = []  # the phrases and rules that are being parsed
 
     def plot(self, name: str, source: Mapping[str, Any]) -> Plot:
         """Parse a plot.
@@ -92,7 +92,7 @@ class Notation:
                 raise ValueError("expected a line or a list of lines, got nothing")
             first, *rest = self.steps(source)
             if isinstance(first, Alternatives) and first.told is Told.WHEN:
-                first = first.options[0][0]  # its condition decides about the whole sequence
+                first = first.options[0][0]  # the first line's condition decides about the whole sequence
             yield (first, *rest)
         elif (call := _CALL.fullmatch(source)) and call[1].split()[0] in self._rules:
             name, *roles = call[1].split()
@@ -155,7 +155,7 @@ class Notation:
 
     @contextmanager
     def _inside(self, name: str) -> Iterator[None]:
-        """Let the block parse a phrase or rule. Raise a ValueError if this happens within the same phrase or rule."""
+        """Let the block parse a phrase or rule. Raise a ValueError if that phrase or rule is already being parsed."""
         if name in self._open:
             raise ValueError(f"expected phrases that do not contain themselves, got <{name}> within itself")
         self._open.append(name)

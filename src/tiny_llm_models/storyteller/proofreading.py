@@ -1,4 +1,4 @@
-"""Proofreading of a story, to find mistakes in its plot."""
+"""Proofreads a story to find mistakes in its plot."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ODD = {
 
 
 def proofread(story: Story) -> Iterator[str]:
-    """Yield the problems that the plot's author should fix, each with the line as the author wrote it."""
+    """Yield the problems that the plot's author should fix, each with the author's line."""
     seen, before, clean = set[str](), World(), True
     for line in story.lines:
         for problem in (*_introductions(story, line, seen), *_pronouns(story, line), *_moves(story, line, before)):
@@ -52,7 +52,7 @@ def _is_pronoun(lexicon: Lexicon, sort: str, form: str) -> bool:
 
 
 def _moves(story: Story, line: TextLine, before: World) -> Iterator[str]:
-    """Yield things that change hands in a line that does not say who had them before."""
+    """Yield the things that change hands in a line that does not say who had them."""
     people = story.roles("person")
     for what, where in sorted(line.world.facts - before.facts):
         was = before.where(what)
@@ -70,7 +70,7 @@ def _typography(story: Story, line: TextLine) -> Iterator[str]:
 
 
 def _checked(story: Story) -> Iterator[str]:
-    """Yield the first fault that the checker finds. It should accept every story."""
+    """Yield the first fault that the checker finds. The checker should accept every story."""
     sources = [line.source for line in story.lines for _ in sentence_spans(line.text, story.lexicon.language)]
     for fault in read(story.lexicon, story.text, [story.plot]).faults[:1]:
         yield f"the checker finds {fault.kind} (such as: {fault.explanation}), in {sources[fault.sentence]!r}"

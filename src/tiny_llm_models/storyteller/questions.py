@@ -1,4 +1,4 @@
-"""Questions about stories, each with its one right answer."""
+"""Questions about stories, each with its only right answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .world import World
 
 __all__ = ["KINDS", "ROLES", "Question", "ask", "plot_questions"]
 
-# The roles in the lines of each kind of question in rules.toml. The answer tells the last role.
+# The roles in the lines of each kind of question in rules.toml. The answer names the entity of the last role.
 ROLES = {
     "where": ("thing", "spot"),
     "first": ("thing", "spot"),
@@ -30,9 +30,10 @@ KINDS = (*ROLES, "plot", "unsaid")
 class Question:
     """A question, and the one answer that counts as right.
 
-    kind: one of KINDS; "plot" is one of the plot's own questions, and the story does not answer one of kind "unsaid".
-    value: the place, person, thing or colour that the answer tells.
-    last_mentioned: the answer with the story's last place, which a mere guess would give; "" if it is no answer.
+    kind: one of KINDS. "plot" is one of the plot's own questions. The story does not answer a question of kind
+    "unsaid".
+    value: the place, person, thing or colour in the answer.
+    last_mentioned: the answer with the story's last place, which a mere guess would give; "" if no place is asked for.
     """
 
     kind: str
@@ -44,7 +45,7 @@ class Question:
 
 @dataclass(frozen=True)
 class _Option:
-    """A possible question. lines: the kind whose lines word it. answered: whether the story answers it."""
+    """A possible question. lines: the kind whose lines express the question. answered: whether the story answers it."""
 
     lines: str
     roles: Mapping[str, Entity]
@@ -63,10 +64,10 @@ def ask(
     gaps: Mapping[str, int] | None = None,
     recast: Callable[[Entity], Entity] | None = None,
 ) -> list[Question]:
-    """Ask up to this many different questions about stories that have no person and no thing in common.
+    """Ask up to `count` different questions about stories that have no person and no thing in common.
 
-    kinds: the kinds to ask, all by default. They take turns if the stories allow it.
-    gaps: how rare the questions of a kind are, 2 by default; a kind with half the gap is asked twice as often.
+    kinds: the kinds to ask, by default all. The kinds take turns if the stories allow it.
+    gaps: how rare the questions of a kind are, by default 2. A kind with half the gap is asked twice as often.
     recast: as in `tell`, for the persons and things of questions that no story answers.
     """
     options = [
@@ -84,7 +85,7 @@ def ask(
 
 
 def plot_questions(story: Story) -> list[tuple[str, str]]:
-    """Return the plot's questions that suit this story, and their answers; none for a story that stops early."""
+    """Return the plot's questions that suit this story, and their answers; [] for a story that stops early."""
     if not story.ended:
         return []
     pairs = (say(story.lexicon, story.cast, *pair) for pair in story.plot.questions if story.suits(*pair))
@@ -113,7 +114,7 @@ def _about_thing(story: Story, role: str, random: Random) -> Iterator[_Option]:
         yield _Option("holder", {"thing": thing, "who": story.cast[where]})
     elif where in story.cast:
         alone = story.cast[where].sort == "spot" and story.world.contents(where) == [role]
-        lines = random.choice(("where", "where", "content")) if alone else "where"  # one of them answers the other
+        lines = random.choice(("where", "where", "content")) if alone else "where"  # one answers the other
         yield _Option(lines, {"thing": thing, "spot": story.cast[where]})
     if spots:
         yield _Option("first", {"thing": thing, "spot": story.cast[spots[0]]})

@@ -31,8 +31,8 @@ FAULTS = {
     "contradiction": "a known sentence that does not fit the story so far, or this part of the plot",
     "no-end": "a story that stops before its end",
 }
-_THREADS = 48  # at most this many readings are followed at the same time
-_LINES = 400  # a reading has at most this many lines
+_THREADS = 48  # the most readings that are followed at the same time
+_LINES = 400  # the most lines of a reading
 _RECOVERIES = 10  # after this many recoveries, later faults are not reported
 
 
@@ -54,9 +54,9 @@ class Reading:
 
 
 def read(lexicon: Lexicon, text: str, plots: Iterable[Plot] = ()) -> Reading:
-    """Check a story. It is right if one plot derives all of it, with one cast and one state of the world.
+    """Check a story. The story is right if one plot derives all of it, with one cast and one state of the world.
 
-    plots: the plots that it may have; all plots by default.
+    plots: the plots that the story may have, by default all.
     """
     return Reader(lexicon, text.strip(), list(plots) or list(lexicon.plots.values())).reading()
 
@@ -81,7 +81,7 @@ class Reader:
         return [self.text[start:end] for start, end in self.spans]
 
     def reading(self) -> Reading:
-        """Read to the end, with a recovery after each fault."""
+        """Read to the end, with a recovery after each fault, and return the result."""
         if not self.text:
             return Reading([], [Fault("no-end", 0, "there is no story")], None)
         threads = [Thread(net, 0, Match(0, {}, Focus())) for net in self.nets]
@@ -96,7 +96,8 @@ class Reader:
         return self._result(threads)
 
     def run(self, threads: Sequence[Thread]) -> tuple[list[Thread], list[Thread]]:
-        """Read until a fault. Return the readings that reach the end of the story, and those that came furthest."""
+        """Read until a fault. Return the readings that reach the end of the story, and the readings that came
+        furthest."""
         agenda: dict[int, dict[object, Thread]] = {}
         for thread in threads:
             agenda.setdefault(thread.match.end, {}).setdefault(thread.key(), thread)
@@ -120,7 +121,7 @@ class Reader:
             yield from self.step(thread, edge, budget)
 
     def step(self, thread: Thread, edge: Edge, budget: int = 0) -> Iterator[Thread]:
-        """Yield the readings after this line. budget: how many faults it may have."""
+        """Yield the readings after this line. budget: how many faults the line may have."""
         if not edge.may_begin(self.text, thread.match.end):
             return
         unmet = [f"{each} does not hold" for each in thread.world.unmet(edge.line)]
@@ -133,7 +134,7 @@ class Reader:
             yield self.advanced(thread, edge, match, faults)
 
     def advanced(self, thread: Thread, edge: Edge, match: Match, faults: Iterable[Fault]) -> Thread:
-        """Return the reading after a line that matches like this, with these faults."""
+        """Return the reading after a line with this match and these faults."""
         world, faults = thread.world.after(edge.line.effects), tuple(faults)
         text = self.text[thread.match.end : match.end].strip()
         return replace(
@@ -155,7 +156,7 @@ class Reader:
         return Fault("no-end", len(self.spans) - 1, "the story stops here, but the plot goes on")
 
     def _words(self) -> Iterator[tuple[int, str]]:
-        """Yield the sentences with their numbers; the last word of an unfinished story is left out."""
+        """Yield the sentences with their numbers, without the last word of an unfinished story."""
         sentences = self.sentences
         if not self.complete and sentences:
             last = sentences.pop()

@@ -1,4 +1,4 @@
-"""Recovery after a fault: names the fault, and finds places to read on."""
+"""Recovers after a fault: names the fault, and finds places where reading can continue."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Recovery"]
 
-_BUDGET = 3  # at most this many mismatches between a line and its text
-_SKIPPED = 3  # an unknown line has at most this many sentences
-_AHEAD = 8  # a line has at most this many sentences
-_KEPT = 24  # at most this many readings are kept
+_BUDGET = 3  # the most mismatches between a line and its text
+_SKIPPED = 3  # the most sentences of an unknown line
+_AHEAD = 8  # the most sentences of a line
+_KEPT = 24  # the most readings that are kept
 
 
 class Recovery:
@@ -33,7 +33,7 @@ class Recovery:
         self._possible = {net: [edge for edge in net.edges if edge.longest in text] for net in reader.nets}
 
     def threads(self) -> list[Thread]:
-        """Return readings that go on after the fault. Each of them includes the fault."""
+        """Return the readings that continue after the fault. Each of these readings includes the fault."""
         expected = self._cheapest(self._expected())
         if expected and expected[0].cost <= self._threads[0].cost + 1:
             return expected
@@ -46,11 +46,11 @@ class Recovery:
         return [thread for thread in threads if thread.cost <= least][:_KEPT]
 
     def _expected(self) -> list[Thread]:
-        """Return the readings after a line that may come here, told with other names, things or pronouns."""
+        """Return the readings after a line that may come here, but was told with other names, things or pronouns."""
         return [after for thread in self._threads for after in self._reader.steps(thread, _BUDGET)]
 
     def _elsewhere(self) -> Iterator[Thread]:
-        """Yield the readings after a line of this plot that belongs elsewhere."""
+        """Yield the readings after a line of this plot that belongs in another place."""
         for thread in self._threads:
             for edge in self._possible[thread.net]:
                 for after in self._reader.step(thread, edge, _BUDGET):
@@ -62,7 +62,7 @@ class Recovery:
                     yield replace(thread, match=after.match, faults=after.faults, cost=after.cost)
 
     def _foreign(self) -> list[Thread]:
-        """Return the readings after a line of another plot, which is extra or replaces a line of this plot."""
+        """Return the readings after a line of another plot, which was added or replaces a line of this plot."""
         for net in self._reader.nets:
             for edge in self._possible[net]:
                 for match in self._matches(net, edge):
@@ -96,7 +96,8 @@ class Recovery:
         return spans[sentence + 1][0] if sentence + 1 < len(spans) else len(self._reader.text)
 
     def _resumed(self, place: int, faults: list[Fault]) -> list[Thread]:
-        """Move the readings so far to a later place. The skipped text may have told one line of the plot, or none."""
+        """Move the readings so far to a later place. The skipped text may stand for one line of the plot, or for
+        none."""
         found: dict[object, Thread] = {}
         for thread in self._threads:
             match = thread.match._replace(end=place, focus=thread.match.focus.next_line(), mismatches=())
@@ -114,7 +115,8 @@ class Recovery:
         return matcher.matches(edge, net.plot.cast, start, budget=1, known=tuple(net.plot.cast))
 
     def _foreign_faults(self, match: Match) -> list[Fault]:
-        """Return the faults of a line of another plot, with one for each person and thing that is new in the story."""
+        """Return the faults of a line of another plot: also one fault for each person and thing that is new in the
+        story."""
         known = {entity[word] for entity in self._threads[0].match.cast.values() for word in ("name", "noun", "kind")}
         faults = [self._fault("contradiction", "this does not belong here")]
         for entity in match.cast.values():

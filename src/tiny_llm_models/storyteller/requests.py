@@ -16,7 +16,7 @@ from .wishes import HERO, Wish, about_hero
 __all__ = ["GIST", "Request", "fulfils", "gists", "request"]
 
 GIST = "gist"  # {gist} in a request stands for one of the plot's gists
-_ROLES = ("thing", "place", "spot")  # the roles of a request, in addition to the hero; each is of the sort of its name
+_ROLES = ("thing", "place", "spot")  # the roles of a request besides the hero; each role's name is its sort
 _HOME = "home"  # a group of places that no request names
 _SHORT, _OTHER_LANGUAGE = 0.2, 0.05  # shares of all requests
 
@@ -31,7 +31,8 @@ class Request:
 
 
 def request(words: Lexicon, random: Random) -> Request:
-    """Draw a request in this language: for any story, a short one, one about something, or one in another language.
+    """Draw a request in this language: for any story, a short story, a story about something, or one in another
+    language.
 
     A request about a person names the story's hero, or a kind of person that is the hero of no plot.
     """
@@ -62,12 +63,12 @@ def fulfils(story: Story, wish: Wish) -> bool:
 
 
 def gists(story: Story) -> list[Line]:
-    """Return the gists of the plot that suit this story. A request may say them of the hero."""
+    """Return the gists of the plot that suit this story, and that a request may therefore say of the hero."""
     return [gist for gist in story.plot.gists if story.suits(gist)]
 
 
 def _any_has(entities: Iterable[Entity], **words: str) -> bool:
-    """Tell whether one of the entities has all of these words; empty words do not matter."""
+    """Tell whether one of the entities has all of these words. Empty words do not matter."""
     wanted = {word: value for word, value in words.items() if value}
     return not wanted or any(all(one[word] == value for word, value in wanted.items()) for one in entities)
 
@@ -88,7 +89,7 @@ def _asked(words: Lexicon, random: Random, story: Story, template: Line, wish: W
     for details in named:
         wish = replace(wish, **details)
     if subject != HERO and (not wish.kind or any(slot.role != HERO for slot in used)):
-        return None  # of this person, a request can only say that they are in the story
+        return None  # a request can say of this person only that they are in the story
     return Request(say(words, cast, template)[0], wish, story)
 
 

@@ -1,7 +1,6 @@
-"""Scenes: a few plain sentences in which things change hands and places. Only documents with questions have them.
+"""Scenes: a few plain sentences in which things change hands and places. Only documents with questions have scenes.
 
-Stories keep to their plots, but people who try a model also ask about sentences such as "Mia put the red key in the old
-box."
+Stories follow plots, but people who try a model also ask about sentences such as "Mia put the red key in the old box."
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from .lexicon import Entity, Lexicon
 
 __all__ = ["furnished"]
 
-_LOOKED = 0.4  # the share of spots and things that get another look
+_LOOKED = 0.4  # the share of spots and things that have another look
 
 
 def furnished(
@@ -21,7 +20,7 @@ def furnished(
 ) -> Callable[[Entity], Entity]:
     """Return a function that gives looks to a scene's things and spots, such as "the old box", for `telling.scene`.
 
-    recast: is applied to each entity first.
+    recast: a function that is applied to each entity first.
     """
     looks = sorted({look for lexeme in lexicon.lexemes if lexeme.sort == "thing" for look in lexeme.looks})
 

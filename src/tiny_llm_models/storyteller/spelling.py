@@ -1,4 +1,4 @@
-"""Faults that need no grammar: broken characters, characters of another script, and words that no story uses."""
+"""Finds faults that need no grammar: broken characters, characters of another script, and words that no story uses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Spelling:
         self._longest = max(map(len, self._known))
 
     def faults(self, sentence: str) -> Iterator[tuple[str, str]]:
-        """Yield kind and explanation of each fault in this sentence."""
+        """Yield the kind and the explanation of each fault in this sentence."""
         if broken := _BROKEN.search(sentence):
             yield "broken-character", f"U+{ord(broken[0]):04X}"
         if wrong := "".join(dict.fromkeys(filter(self._foreign, sentence))):
@@ -56,7 +56,7 @@ def known_words(lexicon: Lexicon) -> set[str]:
 
 
 def last_word(sentence: str) -> str:
-    """Return the last word of a sentence without a full stop. The word may be incomplete. Otherwise, return ""."""
+    """Return the last word, which may be incomplete, of a sentence without a full stop; "" if it has a full stop."""
     words = list(_RUN.finditer(sentence))
     return words[-1][0] if words and words[-1].end() == len(sentence) else ""
 

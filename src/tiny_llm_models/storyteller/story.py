@@ -16,7 +16,7 @@ __all__ = ["Naming", "Story", "TextLine", "sentence_spans", "starts_sentence"]
 
 _START = re.compile(r'(?:^|[.!?] )"?$')
 _ENGLISH = re.compile(r"""[.!?]+"?(?= ["A-Z]|\s*$)""")
-# A quotation is a sentence, unless a particle after it makes it a part of a longer one: 「…」と言いました。
+# A quotation is a sentence, unless a particle after it makes it part of a longer sentence: 「…」と言いました。
 _JAPANESE = re.compile(r"[。！？]+|」(?!と(?!ころ|ても|うとう|つぜん)|って|[、。！？」])")
 
 
@@ -26,7 +26,7 @@ def starts_sentence(text: str) -> bool:
 
 
 def sentence_spans(text: str, language: str) -> list[tuple[int, int]]:
-    """Return start and end of each sentence. The last one may be incomplete. Speech in 「」 is not divided."""
+    """Return the start and end of each sentence. The last sentence may be incomplete. Speech in 「」 is not divided."""
     spans, start = [], 0
     for match in (_ENGLISH if language == "english" else _JAPANESE).finditer(text):
         quoted = text.count("「", start, match.end()) > text.count("」", start, match.end())
@@ -42,17 +42,17 @@ class Naming(NamedTuple):
     """A mention of a person, thing or place in a line."""
 
     role: str
-    form: str  # "": it is dropped
-    clear: bool  # whether a pronoun would be clear in this place
+    form: str  # "": the word is dropped
+    clear: bool  # whether a pronoun would be clear here
 
 
 @dataclass(frozen=True)
 class TextLine:
-    """A line of a story as it was told, and the state after it."""
+    """A line of a told story, and the state after this line."""
 
     text: str
     world: World
-    source: str = ""  # as the author wrote it
+    source: str = ""  # the author's text
     named: tuple[Naming, ...] = ()
 
 
@@ -91,7 +91,7 @@ class Story:
         return self.lines[-1].world
 
     def history(self, role: str) -> list[str]:
-        """Return the places where a person or thing was, and the persons who had it, in order."""
+        """Return the places of a person or thing, and the persons who had the thing, in order."""
         found: list[str] = []
         for line in self.lines:
             where = line.world.where(role)
@@ -106,7 +106,7 @@ class Story:
     def suits(self, *lines: Line) -> bool:
         """Tell whether these lines can be said about the story.
 
-        Their conditions must hold at its end, and the story must have their roles.
+        The lines' conditions must hold at the end of the story, and the story must have their roles.
         """
         roles = {slot.role for line in lines for slot in slots(line.text) if not slot.group}
         return roles <= self.cast.keys() and not any(self.world.unmet(line) for line in lines)

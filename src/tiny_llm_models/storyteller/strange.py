@@ -1,4 +1,4 @@
-"""Invented names and unknown things. Only documents with questions have them, to teach a model to copy any word."""
+"""Invented names and unknown things. Only documents with questions use them, to teach a model to copy any word."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _INVENTED = 0.7  # the share of names that are invented, in training
 
 
 def held_out(word: str) -> bool:
-    """Tell whether an invented name or an unknown thing is kept for tests, as one in six is."""
+    """Tell whether an invented name or an unknown thing is kept for tests, which is true for one in six."""
     return zlib.crc32(word.encode()) % 6 == 0
 
 
 def strange(lexicon: Lexicon, random: Random, split: str) -> Callable[[Entity], Entity]:
-    """Return a function that gives persons invented names and replaces things by unknown ones, for `telling.tell`.
+    """Return a function that gives persons invented names and replaces things with unknown things, for `telling.tell`.
 
-    An unknown thing can have any colour. When all unknown things are used, the others stay as they are. split: "train"
-    or "test", which have different words.
+    An unknown thing can have any colour. Once all unknown things are used, the remaining things are not replaced.
+    split: "train" or "test", which have different words.
     """
     if split not in SPLITS:
         raise ValueError(f"expected one of {SPLITS}, got {split!r}")

@@ -1,4 +1,4 @@
-"""The storyteller, which draws a plot and a cast, walks through the steps, and keeps the state of the world."""
+"""The storyteller, which draws a plot and a cast, goes through the steps, and keeps the state of the world."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .world import World
 __all__ = ["say", "scene", "tell"]
 
 _OPTIONAL = 0.6  # the share of optional lines that are told
-_PRONOUNS = 0.7  # the share of pronouns and dropped subjects where the long form and the short one are both clear
+_PRONOUNS = 0.7  # the share of pronouns and dropped subjects where both the long and the short form are clear
 _SHORT_TELLINGS = 4  # the shortest of this many tellings becomes a short story
-_TRIES = 30  # at most this many casts are drawn to suit the wish
+_TRIES = 30  # the most casts that are drawn to suit the wish
 
 
 def tell(
@@ -30,7 +30,8 @@ def tell(
 ) -> Story:
     """Tell a story. The same state of `random` gives the same story.
 
-    taken: entities that must not occur in it. recast: replaces the entity of a role by another one.
+    taken: entities that must not occur in the story. recast: a function that replaces the entity of a role with
+    another.
 
     Raises:
         ValueError: no plot can fulfil the wish.
@@ -64,7 +65,8 @@ def scene(lexicon: Lexicon, random: Random, taken: Iterable[Entity], recast: Cal
 
 
 def say(lexicon: Lexicon, cast: Mapping[str, Entity], *lines: Line) -> list[str]:
-    """Return the text of lines outside of a story, such as a question and its answer, with short forms where clear."""
+    """Return the text of lines outside a story, such as a question and its answer, with short forms where these are
+    clear."""
     teller = _Teller(lexicon, Random(0), cast, short=False, share=1)
     return [teller.line(line) for line in lines]
 
@@ -78,7 +80,7 @@ def _cast(
 ) -> dict[str, Entity] | None:
     """Draw a cast, or return None if too few entities are left.
 
-    The entities of the wish are drawn first, before another role can take their words.
+    The entities of the wish are drawn first, so that no other role takes their words.
     """
     cast: dict[str, Entity] = {}
     try:

@@ -1,4 +1,4 @@
-"""A thread: one way to read a story, with the faults on the way."""
+"""A thread: one way to read a story, and the faults that it finds."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Thread:
     lines: tuple[TextLine, ...] = ()
     faults: tuple[Fault, ...] = ()
     cost: float = 0
-    lenient: bool = False  # a part could not be read, and may have introduced any person or thing
+    lenient: bool = False  # whether an unreadable part may have introduced any person or thing
 
     @property
     def plot(self) -> Plot:
         return self.net.plot
 
     def key(self) -> object:
-        """Return a key that is equal for readings with the same continuations."""
+        """Return a key that readings with the same continuations share."""
         match = self.match
         return id(self.net), self.point, frozenset(match.cast.items()), match.past, self.world, match.focus

@@ -1,4 +1,4 @@
-"""Wishes for stories, and the plots and roles that can fulfil them."""
+"""Wishes for stories, and the plots and roles that can fulfil these wishes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ HERO = "hero"  # the role that requests are about; every plot has it
 
 @dataclass(frozen=True)
 class Wish:
-    """A wish for a story; "" means that a detail does not matter.
+    """A wish for a story. A detail that does not matter is "".
 
     plot: the plot's name.
-    name, kind, look: the hero's, or, if no plot has such a hero, another person's.
+    name, kind, look: those of the hero or, if no plot has such a hero, of another person.
     thing, thing_look, place: a thing with its look, and a place, that occur in the story.
     short: leave out optional lines, and take the shortest of a few tellings.
     """
@@ -60,7 +60,7 @@ def _plots(lexicon: Lexicon, wish: Wish) -> list[Plot]:
 
 
 def _wished(lexicon: Lexicon, plot: Plot, wish: Wish, hero_only: bool) -> dict[str, dict[str, str]] | None:
-    """Return the words that roles of this plot must have; None if some of them fit no role."""
+    """Return the words that roles of this plot must have; None if some of the wish's words fit no role."""
     roles: dict[str, list[str]] = {"person": [], "thing": [], "spot": [], "place": []}
     for role, group in plot.cast.items():
         roles[lexicon.sort(group)].append(role)

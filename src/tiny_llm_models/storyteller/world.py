@@ -14,18 +14,18 @@ __all__ = ["World"]
 class World:
     """The facts that hold at one point of a story.
 
-    facts: pairs of roles, namely a thing and the person who has it, or a thing or person and the spot or place where it
-    is; and pairs of a mark and "".
+    facts: pairs of roles (a thing and the person who has it, or a thing or person and the spot or place where it is),
+    and pairs of a mark and "".
     """
 
     facts: frozenset[tuple[str, str]] = frozenset()
 
     def where(self, role: str) -> str:
-        """Return the role of the person who has a thing, or of its place; "" if the story has told neither."""
+        """Return the role of the person who has a thing, or of the thing's place; "" if the story has told neither."""
         return next((where for what, where in self.facts if what == role), "")
 
     def contents(self, role: str) -> list[str]:
-        """Return the roles of all that is in a place, or that a person has."""
+        """Return the roles of everything in a place, or of everything that a person has."""
         return sorted(what for what, where in self.facts if where == role)
 
     def holds(self, condition: Condition) -> bool:

@@ -199,7 +199,7 @@ def _run(name: str, trainer: Trainer) -> None:
 
 
 def _teacher(recipe: Recipe, out: Path) -> Path | None:
-    """Return the checkpoint that a draft model learns from and is compared with, or None.
+    """Return the checkpoint from which a draft model learns, and with which it is compared, or None.
 
     Raises:
         typer.BadParameter: the teacher is not trained yet.
@@ -234,7 +234,7 @@ def _stages(share: float, smoke: bool) -> tuple[Stage, ...]:
 
 
 def _texts(count: int, advance: Callable[[int], Any]) -> Iterator[str]:
-    """Yield documents without unknown words and special tokens, because the tokenizer must not learn from them."""
+    """Yield documents without unknown words and special tokens, from which the tokenizer must not learn."""
     for index in range(count):
         yield re.sub(r"<\|\w+\|>", "\n", document("train", index, Mix(strange=0, stopped=0)).text)
         advance(1)

@@ -1,4 +1,4 @@
-"""The share of questions that a model answers exactly, by greedy decoding."""
+"""The share of questions that a model answers exactly right with greedy decoding."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .sampling import GREEDY, Sampler
 
 __all__ = ["answers", "share", "written"]
 
-_ANSWER = 48  # tokens
+_ANSWER = 48  # the most tokens
 
 
 def answers(sampler: Sampler, made: Sequence[Exam]) -> dict[str, Any]:
-    """Return the share of exactly right answers, overall and by kind, and the figures for comparison."""
+    """Return the share of exactly right answers, overall and for each kind, and the figures for comparison."""
     told, alone = written(sampler, made), written(sampler, made, alone=True)
     questions, right = [exam.question for exam in made], defaultdict[str, list[bool]](list)
     for question, answer in zip(questions, told, strict=True):
@@ -37,7 +37,7 @@ def answers(sampler: Sampler, made: Sequence[Exam]) -> dict[str, Any]:
 
 
 def written(sampler: Sampler, made: Sequence[Exam], *, alone: bool = False) -> list[str]:
-    """Return the model's answers. An unfinished answer ends in "…". alone: ask without the stories."""
+    """Return the model's answers. An unfinished answer ends in "…". alone: whether to ask without the stories."""
     prompts = [exam.alone if alone else exam.prompt for exam in made]
     return [text if ended else f"{text}…" for text, ended in sampler.continued(prompts, GREEDY, _ANSWER)]
 

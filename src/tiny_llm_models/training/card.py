@@ -1,4 +1,4 @@
-"""The model card, in both languages: what a checkpoint is, how it was made, and its measured figures."""
+"""The model card, in both languages: what a checkpoint is, how it was made, and the measured figures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from matplotlib import pyplot
 __all__ = ["tables", "write_card"]
 
 
-# The rows and columns of the tables: a key of evaluation.json, and its English and Japanese label.
+# The rows and columns of the tables: a key of evaluation.json, and its English and Japanese labels.
 _LANGUAGES = {"english": ("English", "英語"), "japanese": ("Japanese", "日本語")}
 _LENGTHS = {"short": ("up to 200", "200 以下"), "long": ("850 to 950", "850〜950")}
 _STORIES = {
@@ -132,7 +132,7 @@ def write_card(folder: Path, name: str, recipe: Recipe, stages: Sequence[Stage])
 
 
 def tables(figures: dict[str, Any], language: int) -> dict[str, str]:
-    """Return the card's tables by their names in the template. language: 0 English, 1 Japanese."""
+    """Return the card's tables, keyed by their names in the template. language: 0 is English, 1 is Japanese."""
     by_case = {_case(case, language): _answers(figures, case) for case in figures["answers"]}
     kinds = {
         column: {kind: found["right"] for kind, found in values["by kind"].items()}
@@ -176,7 +176,7 @@ def _seconds(steps: Sequence[dict[str, float]]) -> float:
 
 
 def _more(recipe: Recipe, language: int) -> str:
-    """Return sentences about the steps that only this model's training has."""
+    """Return the sentences about steps that only this model's training has."""
     parts = []
     if recipe.own_stories:
         parts.append(
@@ -204,7 +204,7 @@ def _case(case: str, language: int) -> str:
 
 
 def _table(columns: dict[str, dict[str, Any]], labels: _Labels, language: int) -> str:
-    """Write a Markdown table. columns: each column's heading, and its values by the keys of labels."""
+    """Return a Markdown table. columns: each column's heading, and its values, keyed as labels are."""
     rows = [
         ["", *columns],
         ["---", *["---:"] * len(columns)],
@@ -214,7 +214,7 @@ def _table(columns: dict[str, dict[str, Any]], labels: _Labels, language: int) -
 
 
 def _number(value: float | str) -> str:
-    """Write a number. A float is a share, and is written in per cent."""
+    """Return a number as text. A float is a share, and is written in per cent."""
     return f"{100 * value:.1f} %" if isinstance(value, float) else str(value)
 
 

@@ -28,7 +28,7 @@ _WINDOW = 1000  # documents that are sorted by length together
 
 
 def training_document(stage: Stage, index: int) -> Document:
-    """Return the training document of this number: one of the stage's mix, or only a story."""
+    """Return the training document with this number: a document of the stage's mix, or only a story."""
     is_story = Random(f"train story {index}").random() < stage.stories
     return document("train", index, _STORY if is_story else stage.mix)
 
@@ -49,8 +49,8 @@ def shards(folder: Path, stages: Sequence[Stage], number: int) -> list[Path]:
 def write_shards(folder: Path, stages: Sequence[Stage], number: int, advance: Callable[[int], Any]) -> None:
     """Write the missing shards of a stage.
 
-    folder: contains tokenizer.json. number: the stage's index. advance: is called with the number of documents that
-    were finished since the last call.
+    folder: the folder that contains tokenizer.json. number: the stage's index. advance: a function that is called with
+    the number of documents finished since its last call.
     """
     missing = [shard for shard in _shards(folder, stages, number) if not shard.path.exists()]
     advance(stages[number].documents - sum(len(shard.documents) for shard in missing))
@@ -64,7 +64,7 @@ def write_shards(folder: Path, stages: Sequence[Stage], number: int, advance: Ca
 
 
 def write_shard(path: Path, documents: Iterable[Document], encoder: Encoder, seed: str) -> int:
-    """Encode documents into one file, which appears when it is complete, and return their number."""
+    """Encode documents into one file, which appears only when it is complete. Return the number of documents."""
     all_ids, all_weights, lengths = [np.array([], np.uint16)], [np.array([], np.uint8)], list[int]()
     for index, each in enumerate(documents):
         ids, weights = encoder.encode(each, Random(f"{seed} {index}"))
@@ -129,7 +129,8 @@ class Corpus:
         self._fill = Tokenizer.from_file(str(paths[0].parent / "tokenizer.json")).token_to_id(END)
 
     def plan(self, every: int, seed: int) -> list[list[int]]:
-        """Return the documents' numbers for each batch. The order is random, but a batch has similar lengths.
+        """Return the documents' numbers for each batch. The order is random, but documents in a batch have similar
+        lengths.
 
         every: one in this many documents is used.
         """

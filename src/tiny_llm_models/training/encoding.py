@@ -14,9 +14,9 @@ from .tokenizer import with_fewer_merges
 
 __all__ = ["Encoder"]
 
-_RANDOM_SHARE, _MADE_UP_SHARE, _CUT_SHARE = 0.2, 0.5, 0.2  # of the names and things in a respelled document
+_RANDOM_SHARE, _MADE_UP_SHARE, _CUT_SHARE = 0.2, 0.5, 0.2  # shares of the names and things in a respelled document
 _CUT_MERGES = (0.05, 0.1, 0.2, 0.4)
-_NAMED = 6  # the weight of a word for who or what a story is about, in a story that the model learns to tell
+_NAMED = 6  # the weight of words for a story's persons and things, if the model learns to tell the story
 _VOWELS = [*"aeiou", "ai", "ea", "ee", "oa", "oo"]
 _CONSONANTS = [
     *"bcdfghjklmnprstvwy",
@@ -47,7 +47,7 @@ class Encoder:
     pieces (compare BPE-dropout, Provilkov et al. 2020, arXiv:1910.13267), and some become a few random tokens. Only
     stories that the model reads without learning to tell them are respelled, along with the answers about them.
 
-    respelled: the share of respelled documents, among those with subjects to ask about.
+    respelled: the share of respelled documents among the documents with subjects.
     """
 
     def __init__(self, tokenizer: Tokenizer, respelled: float):
@@ -58,7 +58,8 @@ class Encoder:
     def encode(self, document: Document, random: Random) -> tuple[list[int], list[float]]:
         """Return the token ids and each token's weight.
 
-        A token has the weight of its piece of text, or a greater one in a word for who or what the story is about.
+        A token has the weight of its piece of text. A token of a word for the story's persons and things has a greater
+        weight.
         """
         spellings: dict[str, _Spell] = {}
         if document.subjects and random.random() < self._respelled:
@@ -76,11 +77,12 @@ class Encoder:
         return ids, weights
 
     def _encodings(self, document: Document) -> list[Encoding]:
-        """Encode each piece by itself. This is exact, because pieces begin and end at line breaks or special tokens."""
+        """Encode each piece by itself. The tokens are those of the whole text, because pieces begin and end at line
+        breaks or special tokens."""
         return self._tokenizer.encode_batch([text for text, _ in document.pieces])
 
     def _spelling(self, word: str, random: Random) -> _Spell | None:
-        """Choose the spelling of a word in one document; None keeps the tokenizer's."""
+        """Choose the spelling of a word in one document. None keeps the tokenizer's spelling."""
         lot = random.random()
         if lot < _RANDOM_SHARE:
             tokens = [random.randrange(self._vocab_size) for _ in range(random.randint(1, 3))]
@@ -95,7 +97,7 @@ class Encoder:
 
 
 def _made_up(word: str, random: Random) -> str:
-    """Make up a word in the language of this one."""
+    """Return a made-up word in the language of `word`."""
     if word.isascii():
         parts = [random.choice(_VOWELS if i % 2 else _CONSONANTS) for i in range(random.randint(3, 7))]
         made_up = "".join(parts)

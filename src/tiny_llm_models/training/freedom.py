@@ -51,12 +51,13 @@ def openings(words: Lexicon, count: int, split: str = "test") -> list[str]:
 
 
 def free_prompts(words: Lexicon, count: int, split: str = "test") -> list[str]:
-    """Return beginnings of free stories: half of them are the usual first words of a tale, half are `openings`."""
+    """Return beginnings of free stories. Half of them are the usual first words of a tale, the others are
+    `openings`."""
     return [TALE[words.language]] * (count - count // 2) + openings(words, count // 2, split)
 
 
 def tell_stories(sampler: Sampler, words: Lexicon, prompts: Sequence[str], settings: Settings, seed: int) -> list[Told]:
-    """Let the model continue these beginnings to stories, and check the stories."""
+    """Let the model continue these beginnings, and check the stories."""
     written = sampler.continued(prompts, settings, LIMIT, seed)
     texts = [prompt + text for prompt, (text, _) in zip(prompts, written, strict=True)]
     return [Told(text, ended, read(words, text)) for text, (_, ended) in zip(texts, written, strict=True)]
@@ -98,10 +99,8 @@ def requests(sampler: Sampler, words: Lexicon, count: int, settings: Settings, s
 
 
 def distinct(tokens: Sequence[Sequence[int]]) -> float:
-    """Return how much stories differ, from 0 to 1.
-
-    For a pair of stories, it is the share of the first one's distinct bigrams that the second one lacks. The result is
-    the mean over all pairs. tokens: the token ids of each story.
+    """Return how much stories differ, from 0 to 1: the mean over all pairs of stories of the share of the first story's
+    distinct bigrams that the second story lacks. tokens: the token ids of each story.
     """
     bigrams = [set(pairwise(each)) for each in tokens]
     pairs = [(one, other) for one in bigrams for other in bigrams if one is not other and one]
@@ -109,7 +108,7 @@ def distinct(tokens: Sequence[Sequence[int]]) -> float:
 
 
 def copies(stories: Sequence[Sequence[int]], training: Iterable[Path], length: int) -> list[bool]:
-    """Tell, for each story, whether some run of `length` tokens also occurs in the training text.
+    """Tell for each story whether some run of `length` tokens also occurs in the training text.
 
     training: the shards of the training text.
     """
@@ -124,7 +123,7 @@ def copies(stories: Sequence[Sequence[int]], training: Iterable[Path], length: i
 
 
 def _hashes(tokens: np.ndarray[Any, Any], length: int) -> np.ndarray[Any, Any]:
-    """Hash each run of `length` tokens to 64 bits, by a polynomial that combines the hashes of its two halves."""
+    """Hash each run of `length` tokens to 64 bits, with a polynomial that combines the hashes of the run's halves."""
     tokens = tokens.astype(np.uint64)
     if length == 1:
         return tokens

@@ -1,4 +1,5 @@
-"""Two steps after training that use the checker: choosing the sampling settings, and learning from own stories."""
+"""Two steps after training that use the checker: choosing sampling settings, and learning from the model's own
+stories."""
 
 from __future__ import annotations
 
@@ -19,16 +20,16 @@ from .sampling import LIMIT, Sampler, Settings
 __all__ = ["best_settings", "try_settings", "write_own_stories"]
 
 TEMPERATURES, MIN_PS = (0.5, 0.7, 0.85, 1.0), (0.0, 0.05, 0.1, 0.2)
-_AS_GOOD = 0.01  # settings may lose this share of faultless stories if their stories differ more from each other
-_OFTEN = 0.25  # a plot is too frequent above this share of a language's free stories
+_AS_GOOD = 0.01  # settings may have fewer faultless stories by this share, if their stories differ more from each other
+_OFTEN = 0.25  # a plot is too frequent if more than this share of a language's free stories have it
 _SEED = 2  # differs from the evaluation's seed
-_WIDE = Settings(1.0, min_p=0.02)  # for stories to train on; diverse, because the checker removes faulty ones
+_WIDE = Settings(1.0, min_p=0.02)  # for stories to train on; diverse, since the checker removes faulty stories
 
 
 def try_settings(folder: Path, stories: int, report: Callable[[str], Any], tokens: int = LIMIT) -> list[dict[str, Any]]:
-    """Measure, for each setting in a grid, the share of faultless stories, and how much the stories differ.
+    """Measure for each setting in a grid the share of faultless stories, and how much the stories differ.
 
-    stories: how many are sampled per language, each with at most this many new tokens. Every setting gets the same
+    stories: how many stories to sample per language, each with at most this many new tokens. Every setting has the same
     prompts.
     """
     sampler, tried = Sampler(folder, most=tokens), list[dict[str, Any]]()
@@ -58,7 +59,7 @@ def try_settings(folder: Path, stories: int, report: Callable[[str], Any], token
 def best_settings(tried: list[dict[str, Any]]) -> dict[str, float]:
     """Choose the settings whose stories differ most, among those with nearly the most faultless stories.
 
-    Settings with too frequent a plot are considered only if there are no others.
+    Settings in which one plot is too frequent are considered only if there are no other settings.
     """
     varied = [each for each in tried if each["most plot"] <= _OFTEN] or tried
     best = max(each["without faults"] for each in varied)
@@ -72,8 +73,8 @@ def write_own_stories(
 ) -> None:
     """Sample stories, and write those that the checker accepts into a shard.
 
-    folder: the checkpoint. path: the shard. stories: how many are sampled per language, each with at most this many new
-    tokens.
+    folder: the checkpoint. path: the shard. stories: how many stories to sample per language, each with at most this
+    many new tokens.
     """
     sampler, kept = Sampler(folder, most=tokens), list[Document]()
     for language in LANGUAGES:

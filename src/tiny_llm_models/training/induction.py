@@ -17,8 +17,8 @@ import torch
 __all__ = ["write_induction_heads"]
 
 _EMBEDDING_STD = 0.06
-_CONSTANT = 4 * _EMBEDDING_STD  # channel 0 of every embedding; the first head's queries and keys are made of it alone
-_ENERGY = (0.3, 0.25, 0.2, 0.15, 0.1)  # the first head's energy in the pairs of dimensions that RoPE turns fastest
+_CONSTANT = 4 * _EMBEDDING_STD  # channel 0 of every embedding, from which alone the first head makes queries and keys
+_ENERGY = (0.3, 0.25, 0.2, 0.15, 0.1)  # the first head's energy in the pairs of dimensions that RoPE rotates fastest
 _SHARPNESS = 18.0  # the attention score of a perfect match
 _UNNORMED = 3.0  # a factor for queries and keys that gives about the same score in a model without QK-Norm
 _MOVED, _COPIED = 2.0, 6.0  # the length of the heads' outputs, in lengths of an embedding
@@ -38,7 +38,7 @@ def write_induction_heads(model: Any, context: int) -> None:
     channels, head_dim = embeddings.shape[1], 2 * len(turns)
     if channels < 2 * head_dim or len(layers) < 2:
         raise ValueError(f"expected two layers of at least {2 * head_dim} channels, got {len(layers)} of {channels}")
-    for layer in layers:  # all other heads and all MLPs begin with an output of zero
+    for layer in layers:  # at first, all other heads and all MLPs have an output of zero
         layer.self_attn.o_proj.weight.zero_()
         layer.mlp.down_proj.weight.zero_()
     embeddings.normal_(std=_EMBEDDING_STD)
@@ -50,11 +50,11 @@ def write_induction_heads(model: Any, context: int) -> None:
     directions[:, 0] = 0
     here, before, copied = directions[:head_dim], directions[head_dim : 2 * head_dim], directions[-head_dim:]
     unit = _EMBEDDING_STD * (channels / head_dim) ** 0.5  # makes a head's output as long as an embedding
-    # The first head attends one token back: it copies that token's part in the directions `here` into `before`.
+    # The first head attends to the previous token, and copies its part in the directions `here` into `before`.
     constant = torch.eye(channels)[:1]
     query, key = _one_back(turns)
     _write_head(layers[0].self_attn, query @ constant, key @ constant, here, _MOVED * unit * before.T)
-    # The second head compares `here` with `before`, in dimensions that RoPE hardly turns within the context.
+    # The second head compares `here` with `before`, in dimensions that RoPE hardly rotates within the context.
     still = (turns * context < 1).repeat(2)
     mix = _orthogonal(head_dim) * still[:, None]
     _write_head(layers[1].self_attn, mix @ here, mix @ before, copied, _COPIED * unit * copied.T)
@@ -64,7 +64,7 @@ def _one_back(turns: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return a query and a key (head_dim x 1) whose product under RoPE is greatest at a distance of one."""
     length = torch.zeros(len(turns))
     length[: len(_ENERGY)] = torch.tensor(_ENERGY).sqrt()
-    query = torch.cat([length * turns.cos(), -length * turns.sin()])  # turned back by one position
+    query = torch.cat([length * turns.cos(), -length * turns.sin()])  # rotated back by one position
     key = torch.cat([length, torch.zeros(len(turns))])
     return query[:, None], key[:, None]
 

@@ -1,4 +1,4 @@
-"""Measurement of all figures in a model card, in float32 and on held-out seeds."""
+"""Measures all figures of a model card, in float32 and on held-out seeds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .sampling import GREEDY, LIMIT, Sampler, Settings, load_model
 __all__ = ["Effort", "measure", "settings_of"]
 
 BITS = {"bfloat16": None, "8 bit": 8, "4 bit": 4}
-COPY = 60  # a story may share this many tokens in a row with the training text
+COPY = 60  # a story counts as copied if it shares this many tokens in a row with the training text
 _SEED = 1
 
 
@@ -39,7 +39,7 @@ class Effort:
     openings: int = 200  # first sentences that the model continues greedily
     requests: int = 300
     questions: int = 500  # per length of the prompt
-    special: int = 200  # per length: questions of the kind "content", and as many without an answer
+    special: int = 200  # per length: questions of the kind "content", and as many of the kind "unsaid"
     texts: int = 200  # held-out stories for perplexity and agreement
     samples: int = 20  # stories that the card shows
     tokens: int = LIMIT  # that the model adds to a text, at most
@@ -50,7 +50,7 @@ def measure(
 ) -> dict[str, Any]:
     """Measure all figures of a checkpoint.
 
-    draft_of: the larger model's checkpoint, if this one is a draft model; their agreement is measured.
+    draft_of: if this is a draft model, the larger model's checkpoint, with which the agreement is measured.
     training: the shards of the training text, which are searched for copies.
     report: is called with the name of each step when it begins.
     """
@@ -86,7 +86,7 @@ def measure(
 
 
 def settings_of(folder: Path) -> Settings:
-    """Return a checkpoint's sampling settings. The defaults of `Settings` replace missing ones."""
+    """Return a checkpoint's sampling settings. Missing settings have the defaults of `Settings`."""
     stored = json.loads((folder / "generation_config.json").read_text(encoding="utf-8"))
     usual = Settings()
     return Settings(stored.get("temperature", usual.temperature), stored.get("min_p", usual.min_p))

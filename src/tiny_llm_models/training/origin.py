@@ -1,4 +1,4 @@
-"""Where a model's weights come from: script, seed and commits, in `origin.toml` next to the weights."""
+"""The origin of a model's weights: script, seed and commits, in `origin.toml` next to the weights."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BEFORE = ("not recorded, before `{}`, which added the weights", "記録なし（
 
 
 def note_origin(folder: Path, script: str, seed: int, commit: str) -> None:
-    """Write the file when a training begins. A training that goes on after an interruption adds its commit."""
+    """Write origin.toml when a training begins. When a training continues after an interruption, add its commit."""
     known = read_origin(folder) if (folder / FILE).exists() else {"script": script, "commits": []}
     commits = list(dict.fromkeys([*known["commits"], commit]))
     folder.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,8 @@ def script_of(arguments: Sequence[str]) -> str:
 
 
 def commit_of(folder: Path) -> str:
-    """Return the commit of the clone that a folder is in, and whether its code was changed. UNKNOWN: it is in none."""
+    """Return the commit of the clone that contains a folder, and whether its code was changed; UNKNOWN without a
+    clone."""
     if shutil.which("git") is None:
         return UNKNOWN
     commit = _git(folder, "rev-parse", "--short=12", "HEAD")
@@ -61,7 +62,7 @@ def _git(folder: Path, *words: str) -> str:
 
 
 def origin_row(origin: dict[str, Any], language: int) -> str:
-    """Return the card's row. language: 0 English, 1 Japanese."""
+    """Return the card's row about the origin. language: 0 is English, 1 is Japanese."""
     known = [f"`{commit}`" for commit in origin["commits"] if commit != UNKNOWN]
     if not known:
         known = [BEFORE[language].format(origin["before"]) if "before" in origin else UNKNOWN]

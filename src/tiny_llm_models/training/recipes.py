@@ -15,13 +15,13 @@ CONTEXT = 1024
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of the training, with its own documents, and its own rise and fall of the learning rate."""
+    """A part of the training, with its own documents, and with a learning rate that rises and falls once."""
 
     documents: int
     stories: float  # the share of documents that are only a story
     mix: Mix  # the mixture of all other documents
     respelled: float  # of the documents with questions, the share whose names and things are spelled at random
-    context: int  # at most this many tokens of a document are used
+    context: int  # the most tokens of a document that are used
     batch_tokens: int
     rate: float  # the highest learning rate, relative to the recipe's
 
@@ -39,7 +39,7 @@ class Recipe:
     tied: bool
     learning_rate: float
     every: int = 1  # the model is trained on one in this many documents
-    teacher: str = ""  # the model whose predictions it learns along with the text
+    teacher: str = ""  # the model whose predictions this model learns along with the text
     own_stories: int = 0  # sampled per language before the last stage, which also uses those that the checker accepts
     seed: int = 0
 
@@ -72,13 +72,13 @@ RECIPES = {
     "story-qwen2": Recipe("qwen2", 128, 256, 4, heads=2, kv_heads=1, tied=False, learning_rate=5e-3, every=2),
 }
 
-# The model learns two things side by side. It learns to tell from stories and from requests for stories, which are
-# always spelled correctly. It learns to copy and to keep track from answers about stories that have no weight in the
-# loss (told=0): names in them may be invented and things unknown, because the model never learns to write them.
-#
-# The documents grow: the first stage has single stories. The second has several stories per document, which fill the
-# context, and questions after them; the work on the stories is shared by all of a document's questions. The last two
-# stages mix both, with more questions of the kinds that are still difficult.
+# The model learns two things at the same time. From stories and from requests for stories, which are always spelled #
+# correctly, the model learns to tell stories. From answers about stories that have no weight in the loss (told=0), it #
+# learns to copy and to keep track. Those stories may have invented names and unknown things, because the model never #
+# learns to write them.
+# The documents become longer. The first stage has single stories. In the second stage, several stories fill the #
+# context of each document, and all of a document's questions share the work on its stories. The last two stages mix #
+# both, with more questions of the kinds that are still difficult.
 _NEAR = Mix(long=0, told=0, scenes=0.3, questions=10)
 _FAR = Mix(long=0.7, stories=6, told=0, scenes=0.2, questions=24)
 _BOTH = Mix(
@@ -99,11 +99,11 @@ STAGES = (
 
 
 def scaled(stages: tuple[Stage, ...], share: float) -> tuple[Stage, ...]:
-    """Return the same stages with only this share of their documents, but at least 16 in each."""
+    """Return the same stages with only this share of their documents, but at least 16 documents in each stage."""
     return tuple(replace(stage, documents=max(16, round(share * stage.documents))) for stage in stages)
 
 
-# Models so small that a few steps take a few seconds. They show that the pipeline works, and are no good as models.
+# Models so small that a few steps take a few seconds. They show that the pipeline works, but are useless as models.
 SMOKE = {
     name: replace(
         recipe,

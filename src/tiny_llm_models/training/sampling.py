@@ -1,4 +1,4 @@
-"""Sampling of many texts at once from a model."""
+"""Samples many texts at once from a model."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ..hf_format import END, TURN_END
 __all__ = ["GREEDY", "LIMIT", "Sampler", "Settings", "load_model"]
 
 LIMIT = 400  # tokens that a model adds to a text, at most
-_BATCH_TOKENS = {"cpu": 24_000, "cuda": 400_000}  # in a batch's prompts and continuations
-_COMPACT = 0.8  # finished texts leave the batch when less than this share of its texts is unfinished
+_BATCH_TOKENS = {"cpu": 24_000, "cuda": 400_000}  # the most tokens in a batch's prompts and continuations
+_COMPACT = 0.8  # finished texts are removed from the batch when less than this share of its texts is unfinished
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Settings:
     """The sampling settings.
 
     temperature: 0 chooses the most likely token.
-    min_p: a token may be drawn if its probability is at least min_p times the greatest one.
+    min_p: a token may be drawn if its probability is at least min_p times the greatest probability.
 
     Source: min-p, Nguyen et al. 2024, arXiv:2407.01082.
     """
@@ -94,10 +94,10 @@ class Sampler:
     def _batch(
         self, prompts: list[list[int]], settings: Settings, limit: int, generator: torch.Generator
     ) -> list[list[int]]:
-        """Return the tokens that follow each prompt, the end token included."""
+        """Return the tokens that follow each prompt, including the end token."""
         ids, mask = _left_padded(prompts, self.model.device)
         cache, written = DynamicCache(config=self.model.config), [list[int]() for _ in prompts]
-        rows = torch.arange(len(prompts), device=ids.device)  # the prompts whose texts are in the batch
+        rows = torch.arange(len(prompts), device=ids.device)  # the prompts whose texts are still in the batch
         going = torch.ones_like(rows, dtype=torch.bool)
         for _ in range(limit):
             positions = (mask.cumsum(-1) - 1).clamp(min=0)[:, -ids.shape[1] :]

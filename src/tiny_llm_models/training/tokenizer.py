@@ -16,12 +16,12 @@ from .vocabulary import english_words, single_tokens, word_pattern
 __all__ = ["save_tokenizer", "train_tokenizer", "with_fewer_merges"]
 
 # How often a word is repeated in the tokenizer's training text, per text of the corpus:
-_REPEATS = 1 / 3  # words that must become one token; most pairs of letters are rarer
-_HINTS = 1 / 60  # other English words, because otherwise runs of hiragana would take the place of rare words
+_REPEATS = 1 / 3  # words that must become one token, and that are therefore more frequent than most pairs of letters
+_HINTS = 1 / 60  # other English words, because otherwise runs of hiragana would displace rare words
 
 
 def train_tokenizer(texts: Sequence[str], vocab_size: int = VOCAB_SIZE) -> Tokenizer:
-    """Learn merges from these texts that make each word of the lexicons one token. The special tokens come last.
+    """Learn merges from these texts, so that each word of the lexicons is one token. The special tokens come last.
 
     Raises:
         ValueError: the vocabulary is too small for the lexicons.
@@ -50,7 +50,8 @@ def train_tokenizer(texts: Sequence[str], vocab_size: int = VOCAB_SIZE) -> Token
 
 
 def with_fewer_merges(tokenizer: Tokenizer, share: float) -> Tokenizer:
-    """Return a tokenizer with the same tokens but only the first share of the merges, so it cuts words into pieces."""
+    """Return a tokenizer with the same tokens, but with only the first share of the merges, so it cuts words into
+    pieces."""
     description = json.loads(tokenizer.to_str())
     merges = description["model"]["merges"]
     description["model"]["merges"] = merges[: int(share * len(merges))]

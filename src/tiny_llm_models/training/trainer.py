@@ -27,10 +27,10 @@ __all__ = ["Figures", "Part", "Trainer", "joined_logs"]
 # second, and the machine.
 Figures: TypeAlias = dict[str, Any]
 
-_TOLD = 2  # the greatest weight of a story's tokens, except for the words for who and what the story is about
+_TOLD = 2  # the greatest weight of a story's tokens, except those of words for its persons and things
 _SAVE_SECONDS = 120
 _LOG_STEPS = 20
-_WORTH_COMPILING = 300  # steps; compiling takes half a minute, so a shorter training is faster without it
+_WORTH_COMPILING = 300  # steps; compiling takes half a minute, so shorter trainings are faster without it
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,12 @@ class _Step:
 
 
 class Trainer:
-    """The training of one model, which continues from its last checkpoint.
+    """The training of one model, which continues from the training's last checkpoint.
 
-    folder: holds checkpoint.pt and log.jsonl.
-    start: a checkpoint folder whose weights the training starts from, instead of new ones.
-    teacher: a checkpoint folder of another model, whose predictions give half of the loss. The text gives the rest.
+    folder: the folder of checkpoint.pt and log.jsonl.
+    start: a checkpoint folder with the weights from which the training starts. None: new weights.
+    teacher: a checkpoint folder of another model, whose predictions give half of the loss. The text gives the other
+    half.
 
     Raises:
         ValueError: the folder belongs to a training with another number of steps.
@@ -78,7 +79,7 @@ class Trainer:
         ]
         self._body = self.model.model
         if self.steps > _WORTH_COMPILING:
-            self._body = torch.compile(self._body, dynamic=True)  # makes training a quarter faster
+            self._body = torch.compile(self._body, dynamic=True)  # makes training faster by a quarter
         self.step = self._tokens = 0
         folder.mkdir(parents=True, exist_ok=True)
         if self._checkpoint.exists():
@@ -89,7 +90,7 @@ class Trainer:
         return len(self._plan)
 
     def run(self, report: Callable[[Figures], Any]) -> None:
-        """Train to the end. report: is called with the figures after each step."""
+        """Train to the end. report: a function that is called with the figures after each step."""
         saved = time.monotonic()
         losses: list[torch.Tensor] = []
         known: Figures = {}
@@ -112,7 +113,7 @@ class Trainer:
         self._save()
 
     def _train(self, batch: Batch, learning_rate: float) -> torch.Tensor:
-        """Train one step. Return two mean losses: of the tokens of stories, and of the tokens of answers.
+        """Train one step. Return two mean losses: that of the tokens of stories, and that of the tokens of answers.
 
         A mean over no tokens is NaN. The losses stay on the device, because reading a number from a GPU at each step
         would make the GPU wait for the CPU.
@@ -126,7 +127,7 @@ class Trainer:
         ids = self._moved(batch.ids)
         with self._precision():
             hidden = self._body(ids, use_cache=False).last_hidden_state[:, :-1].flatten(0, 1)
-            # Only the tokens that count get logits, because computing logits is half of the work.
+            # Compute logits only for the tokens that count, because computing logits is half of the work.
             logits = self.model.lm_head(hidden.index_select(0, counted))
         losses = cross_entropy(logits.float(), ids[:, 1:].flatten()[counted], reduction="none")
         taught = self._taught(ids, counted, logits) if self._teacher else losses
@@ -167,7 +168,7 @@ class Trainer:
         return self._folder / "log.jsonl"
 
     def _save(self) -> None:
-        """Save a checkpoint atomically, so that a kill cannot leave an incomplete one."""
+        """Save a checkpoint atomically, so that a killed process cannot leave an incomplete checkpoint."""
         state = {
             "model": self.model.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in self._optimizers],
@@ -187,7 +188,7 @@ class Trainer:
         for optimizer, saved in zip(self._optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
         self.step, self._tokens = state["step"], state["tokens"]
-        if self.log_file.exists():  # it may have lines for steps after the checkpoint, which are repeated
+        if self.log_file.exists():  # the log may have lines for steps after the checkpoint, which will be repeated
             lines = self.log_file.read_text(encoding="utf-8").splitlines(keepends=True)
             kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= self.step]
             self.log_file.write_text("".join(kept), encoding="utf-8")
@@ -198,7 +199,7 @@ class Trainer:
         return f"{torch.get_num_threads()} threads, {platform.machine()}"
 
     def _log(self, losses: list[torch.Tensor], tokens: int, start: float) -> Figures:
-        stories, answers = torch.stack(losses).cpu().T  # waits for the device
+        stories, answers = torch.stack(losses).cpu().T  # this waits for the device
         line: Figures = {"step": self.step, "tokens": self._tokens, "loss": _mean(stories), "answers": _mean(answers)}
         line |= {"speed": round(tokens / (time.monotonic() - start)), "machine": self._machine()}
         with self.log_file.open("a", encoding="utf-8") as log:

@@ -14,7 +14,7 @@ __all__ = ["english_words", "lexicon_words", "single_tokens", "told_with_gaps", 
 
 GAP = "◇"
 _PROBES = 1000  # stories that are searched for words of the lexicon inside other words
-_SHORT = 3  # letters; only words of at most this length can be inside others
+_SHORT = 3  # letters; only words of at most this length can be inside other words
 _HIRAGANA = re.compile("[ぁ-ゖ]")
 _ONE_SCRIPT = re.compile("[一-鿿々]+|[ァ-ヺー]+")
 # A word has only one script. In Japanese, this separates names and things (kanji, katakana) from particles (hiragana).
@@ -27,8 +27,8 @@ _PATTERN = (
 def single_tokens() -> list[str]:
     """Return every word of the lexicons in the form that the tokenizer sees.
 
-    English words have the space before them. Names are also listed without it, because they may begin a text. In
-    Japanese, every character of the stories is included, too.
+    English words include the space before them. Names are also listed without the space, because they may begin a text.
+    In Japanese, every character of the stories is included, too.
     """
     words_seen: dict[str, None] = {}
     for language in LANGUAGES:
@@ -39,12 +39,12 @@ def single_tokens() -> list[str]:
 
 
 def english_words() -> list[str]:
-    """Return all words of the English plots, each with the space before it."""
+    """Return all words of the English plots, each with a space before it."""
     return [f" {word}" for word in sorted(known_words(lexicon("english")))]
 
 
 def lexicon_words(words: Lexicon) -> list[str]:
-    """Return all names, kinds, nouns, looks and colours; a value of several English words as single words."""
+    """Return all names, kinds, nouns, looks and colours. A value of several English words becomes single words."""
     values = [*words.gender_of, *words.colours, *words.colours.values()]
     values += [value for lexeme in words.lexemes for value in (lexeme.key, *lexeme.looks)]
     return list(dict.fromkeys(word for value in values for word in value.split()))
@@ -75,10 +75,10 @@ def told_with_gaps(words: Lexicon, seed: int) -> tuple[str, str]:
 
 
 def _contexts_elsewhere(japanese: Lexicon, words: Iterable[str]) -> dict[str, set[tuple[str, str]]]:
-    """Return, for each short word, the letters before and after it where it is part of another word in hiragana.
+    """Return for each short word the letters before and after it where it is part of another word in hiragana.
 
-    The letter before is "" if the letter after never follows a kind or noun, because it decides alone. Pairs of letters
-    that also surround kinds and nouns are left out, because there the word has to be found.
+    The letter before is "" if the letter after never follows a kind or noun, because then the letter after decides
+    alone. Pairs of letters that also surround kinds and nouns are left out, because there the word has to be found.
     """
     text = "\n".join(told_with_gaps(japanese, seed)[1] for seed in range(_PROBES))
     around = set(_around(text, GAP))
@@ -102,7 +102,7 @@ def _around(text: str, word: str) -> list[tuple[str, str]]:
 
 
 def _unless(word: str, contexts: Iterable[tuple[str, str]]) -> str:
-    """Write the part of the pattern that excludes a word between any of these pairs of letters."""
+    """Return the part of the pattern that excludes a word between any of these pairs of letters."""
     return "".join(
         f"(?!{f'(?<={re.escape(before)})' if before else ''}{word}{re.escape(after)})"
         for before, after in sorted(contexts)

@@ -40,7 +40,7 @@ struct Problem {
     }
     virtual ~Problem() = default;
 
-    // Returns how many keys query i sees, from the first on. If causal, it sees none after its own position, S - L + i.
+    // Returns how many keys query i sees, from the first on: if causal, none after its own position, S - L + i.
     int64_t seen(int64_t i) const { return causal ? S - L + i + 1 : S; }
 
     // Loads query i of a head, times scale, padded with zeros.
@@ -105,7 +105,7 @@ inline void multiply_add(const float* a, int64_t down, int64_t right, const floa
         }
 }
 
-// What a thread works with, all of it in float. queries, scores and out have a column for each query.
+// The memory of a thread, all of it float. queries, scores and out have one column per query.
 struct Block {
     std::vector<float> keys, values, queries, scores, out, largest, total;
 

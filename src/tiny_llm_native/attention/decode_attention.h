@@ -34,7 +34,7 @@ inline void store_folded(float* to, const floats* x) {
     std::memcpy(to, &sums, 4 * sizeof(float));
 }
 
-// Asks for rows that are to be read soon: by the time they are, memory has delivered them.
+// Prefetches rows that are read soon, so that memory has delivered the rows by then.
 template <int COUNT, typename T>
 void fetch(const T* rows, int64_t step, int64_t n) {
     for (int j = 0; j < COUNT; j++)
@@ -85,7 +85,7 @@ struct Sums {
     float largest, total;  // the largest score; the sum of exp(score - largest)
 };
 
-// What a thread needs for a few queries: it takes the keys that they share part by part.
+// The state of a thread for a few queries: the thread takes the keys that these queries share part by part.
 struct DecodeAttention {
     const int64_t D, padded;
     int64_t rows, keys = 0;              // queries; keys of the part so far
@@ -100,7 +100,7 @@ struct DecodeAttention {
           scores(rows * PART),
           whole(D == padded ? 0 : PART * padded * sizeof(float)) {}
 
-    // Computes the scores of all rows and `count` more keys of the part, from key j on. ahead: a row that is to be read
+    // Computes the scores of all rows and `count` more keys of the part, from key j on. ahead: a row that will be read
     // soon.
     template <typename T>
     [[gnu::noinline]] void score(const T* key, int64_t step, int64_t j, int64_t count, const T* ahead) {
@@ -152,7 +152,7 @@ struct DecodeAttention {
     }
 
    private:
-    // Returns rows that may be read up to `padded`. If D is less, they are copies, padded with zeros.
+    // Returns rows that may be read up to `padded`. If D is less, the rows are copies, padded with zeros.
     template <typename T>
     const T* whole_rows(const T* from, int64_t count, int64_t& step) {
         if (whole.empty()) return from;
@@ -163,7 +163,7 @@ struct DecodeAttention {
     }
 };
 
-// The same for all queries that share a head of keys: query i of the group's head g is row g * L + i.
+// The same state for all queries that share a head of keys: query i of the group's head g is row g * L + i.
 struct Part : DecodeAttention {
     const Problem& p;
 
@@ -185,7 +185,7 @@ struct Part : DecodeAttention {
     }
 
    private:
-    // Calls f for small pieces, so that what is asked for in advance arrives bit by bit.
+    // Calls f for small pieces of the rows, so that prefetched rows arrive bit by bit.
     template <typename F>
     void in_pieces(const StridedRows& rows, int64_t kv_head, int64_t first, int64_t count, F f) {
         dispatch_float(p.out.dtype, [&]<typename T>(T*) {

@@ -7,8 +7,8 @@
 
 namespace tiny_llm {
 
-// Positions of a request whose keys follow one another in memory from this row on, as their values do. A page has
-// page_size rows for each head of keys, one head after the other; `row` counts from the first row of page 0.
+// Positions of a request whose keys and whose values follow one another in memory from this row on. A page has
+// page_size rows for each head of keys, one head after the other; `row` is counted from the first row of page 0.
 struct Run {
     int64_t row, count;
 };
@@ -36,7 +36,7 @@ struct PagesArguments {
     Threads threads;
 };
 
-// Everything that a call is given.
+// The arguments of a call, and sizes that follow from them.
 struct Step {
     Array query, out;
     StridedRows queries, keys, values, tables, spans;
@@ -92,7 +92,7 @@ struct Step {
 
 Run find(const Step& step, const Request& request, int64_t head, int64_t position, int64_t end);
 
-// The many rows of one request, as attention.h knows them: a prompt, or a chunk of it.
+// The many rows of one request, as a Problem of attention.h: a prompt, or a chunk of a prompt.
 class Prompt : public Problem {
    public:
     Prompt(const Step& step, const Request& request)
@@ -122,7 +122,7 @@ class Prompt : public Problem {
     const Request& request_;
 };
 
-// Positions first to end of a request, in one head of keys: what a thread takes at a time, where rows are few.
+// Positions first to end of a request, in one head of keys. A thread takes one such part at a time, where rows are few.
 struct KeyPart {
     const Request* request;
     int64_t head, first, end;
@@ -130,7 +130,7 @@ struct KeyPart {
     int64_t size() const { return end - first; }
 };
 
-// What a thread works with, where rows are few: row r is row r % L of the request, in query head r / L of those that
+// The state of a thread, where rows are few: row r is row r % L of the request, in query head r / L of the heads that
 // share the keys.
 struct FewRows : DecodeAttention {
     const Step& step;
@@ -158,7 +158,7 @@ struct FewRows : DecodeAttention {
         });
     }
 
-    // Adds the run's values, which are the part's from j on, times their weights, to each row's sum.
+    // Adds the run's values, which are the part's values from j on, times their weights, to each row's sum.
     void add_values(Run run, int64_t j) {
         stay_inside(run, j);
         const int64_t later = j + AHEAD - part_.size();
@@ -174,7 +174,7 @@ struct FewRows : DecodeAttention {
     Sums weigh(int64_t row, int64_t seen) { return DecodeAttention::weigh(row, std::clamp(seen, int64_t(0), keys)); }
 
    private:
-    // There is room for PART keys: a mistake shall give wrong numbers, and not write over other memory.
+    // There is room for PART keys. A mistake gives wrong numbers, but must not overwrite other memory.
     static void stay_inside(Run& run, int64_t& j) {
         run.count = std::min(run.count, PART);
         j = std::clamp(j, int64_t(0), PART - run.count);

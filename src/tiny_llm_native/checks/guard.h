@@ -1,5 +1,5 @@
-// For tests: the memory after each input is inaccessible, so a kernel that reads there is found even if it makes no use
-// of what it reads.
+// For tests: the memory after each input is inaccessible, so a kernel that reads there is found even if it does not use
+// the numbers that it reads.
 #pragma once
 #include <signal.h>
 #include <sys/mman.h>
@@ -15,7 +15,7 @@ class Guard {
     static constexpr size_t SIZE = 1 << 18;  // bytes: whole pages
     static inline std::atomic<bool> is_on = false;
 
-    // Guards SIZE bytes from each of these places on, which begin a page.
+    // Guards SIZE bytes from each of these places on. Each place is the start of a page.
     explicit Guard(std::vector<char*> places) {
         guarded = std::move(places);
         touched = NONE;
@@ -28,7 +28,7 @@ class Guard {
         for (char* place : guarded) mprotect(place, SIZE, PROT_NONE);
     }
 
-    // Returns which place was touched first; or NONE.
+    // Returns the index of the place that was touched first, or NONE.
     int lift() {
         if (guarded.empty()) return NONE;
         for (char* place : guarded) mprotect(place, SIZE, PROT_READ | PROT_WRITE);
@@ -54,7 +54,7 @@ class Guard {
             mprotect(guarded[i], SIZE, PROT_READ | PROT_WRITE);
             return;
         }
-        stop_listening();  // the fault happens again, and the handler before us gets it
+        stop_listening();  // the fault happens again, and the previous handler handles it
     }
 
     static void stop_listening() {

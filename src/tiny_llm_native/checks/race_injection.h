@@ -1,4 +1,4 @@
-// For tests: the first part of a kernel's work stops in its middle until all others are done. So memory that parts
+// For tests: the first part of a kernel's work stops in its middle until all other parts are done. So memory that parts
 // share is found on any machine, even where threads happen to take turns.
 #pragma once
 #include <signal.h>
@@ -24,9 +24,9 @@ class RaceInjection {
         size_t size;
     };
     static inline std::vector<Memory> inputs, outputs;  // of the kernel that runs
-    static inline std::string violation;                // what its parts did that none may do, or nothing
+    static inline std::string violation;                // the forbidden thing that its parts did, or empty
 
-    static void start_again() { random.seed(1); }  // so that a second time is like the first
+    static void start_again() { random.seed(1); }  // so that each run is like the first
 
     static void run(void (*part)(void*, int64_t, int64_t), void* state, int64_t count, int64_t grain) {
         const int64_t share = std::max(grain, (count + 3) / 4);
@@ -36,7 +36,7 @@ class RaceInjection {
         set_trap();
         std::thread first([&] {
             part(state, 0, share);
-            stopped = true;  // if it was not before: it has not touched the trap
+            stopped = true;  // in case this part has not touched the trap
         });
         while (!stopped) sleep();
         if (trap) lift_trap();
@@ -58,7 +58,7 @@ class RaceInjection {
     static inline size_t trap_size;
     static inline struct sigaction old_fault, old_bus;
 
-    // Sets the trap in an array, another one each time, from a page in its first quarter on.
+    // Sets the trap in an array, another array each time, from a page in the array's first quarter on.
     static void set_trap() {
         auto all = inputs;
         all.insert(all.end(), outputs.begin(), outputs.end());
@@ -83,12 +83,12 @@ class RaceInjection {
         sigaction(SIGBUS, &old_bus, nullptr);
     }
 
-    // Rests for a second at most: the part that stopped may hold a lock that the others wait for.
+    // Waits for a second at most, because the part that stopped may hold a lock that the other parts wait for.
     static void fault(int, siginfo_t* info, void*) {
         const char* at = static_cast<char*>(info->si_addr);
         const bool is_ours = trap <= at && at < trap + trap_size;
         lift_trap();
-        if (!is_ours) return;  // the fault happens again, and the handler before us gets it
+        if (!is_ours) return;  // the fault happens again, and the previous handler handles it
         stopped = true;
         const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
         while (!resumed && std::chrono::steady_clock::now() < end) sleep();
@@ -109,7 +109,7 @@ class RaceInjection {
         for (size_t i = 0; i < all.size(); i++) std::memcpy(outputs[i].begin, all[i].data(), all[i].size());
     }
 
-    // Adds what the other parts have written to what the first has.
+    // Adds the numbers that the other parts wrote to those that the first part wrote.
     static void add(const Bytes& others, const Bytes& before) {
         for (size_t i = 0; i < before.size(); i++) {
             char* firsts = outputs[i].begin;

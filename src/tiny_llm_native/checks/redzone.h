@@ -1,5 +1,5 @@
-// For tests: a kernel gets copies of its arrays, each between two redzones. A kernel that reads there gets NaN; one
-// that writes there, or to an input, is found.
+// For tests: a kernel runs on copies of its arrays, each between two redzones. A kernel that reads a redzone gets NaN;
+// a kernel that writes to a redzone, or to an input, is reported.
 #pragma once
 #include <cstring>
 #include <string>
@@ -35,7 +35,7 @@ class RedzoneCopy {
     void take_back() const { std::memcpy(original_, copy(), size_); }
     bool is_unchanged() const { return std::memcmp(copy(), original_, size_) == 0; }
 
-    // Returns what was written outside, such as "bytes 0 to 3 after its end", or nothing.
+    // Returns which bytes were written outside, such as "bytes 0 to 3 after its end", or an empty string.
     std::string out_of_bounds() const {
         if (auto before = touched(copy() - MARGIN); !before.empty()) return before + " of the margin before its start";
         if (auto after = touched(copy() + size_); !after.empty()) return after + " after its end";
@@ -55,7 +55,7 @@ class RedzoneCopy {
     }
 
     // The copy is at the same place of a page each time, so that every run is alike, and no better aligned than an
-    // array of MLX. If it is guarded, it ends with a page.
+    // array of MLX. A guarded copy ends where a page ends.
     char* copy() const {
         const auto start = reinterpret_cast<uintptr_t>(words_.data()) + MARGIN;
         if (is_guarded_) return reinterpret_cast<char*>((start + size_ + PAGE - 1) / PAGE * PAGE - size_);
@@ -70,12 +70,12 @@ class RedzoneCopy {
     std::vector<uint16_t> words_;
 };
 
-// Runs a kernel on copies between redzones; returns what it did that it must not do, or nothing. The first `changed`
-// outputs hold what the kernel is to change.
+// Runs a kernel on copies between redzones. Returns the forbidden thing that the kernel did, or an empty string. The
+// first `changed` outputs hold the numbers that the kernel is to change.
 inline std::string run_between_redzones(void (*function)(const Call&), const std::vector<Array>& in,
                                         const std::vector<Array>& out, size_t changed, const double* numbers,
                                         Threads threads) {
-    constexpr uint16_t NAN_IN = 0x7fc1, NAN_OUT = 0xffff;  // NaN in 16 bits, and twice that in 32; not the same one
+    constexpr uint16_t NAN_IN = 0x7fc1, NAN_OUT = 0xffff;  // NaN in 16 bits, and doubled in 32; two different NaNs
     std::vector<RedzoneCopy> inputs, outputs;
     std::vector<Array> in_copies, out_copies;
     std::vector<char*> guarded;

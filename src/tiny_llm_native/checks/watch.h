@@ -1,5 +1,5 @@
-// For tests: how the MLX extension calls a kernel where it is built with TINY_LLM_WATCHED. The build that programs load
-// has nothing of this folder.
+// For tests: how the MLX extension, built with TINY_LLM_WATCHED, calls a kernel. The build that programs load contains
+// nothing of this folder.
 #pragma once
 #include <atomic>
 #include <mutex>
@@ -19,7 +19,7 @@ class Watch {
         if (violation.empty()) violation = found;
     }
 
-    // Returns the first violation since the last call, or nothing.
+    // Returns the first violation since the last call, or an empty string.
     static std::string take_violation() {
         std::lock_guard lock(mutex);
         return std::exchange(violation, {});

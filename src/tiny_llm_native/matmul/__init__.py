@@ -1,3 +1,3 @@
-"""Products with 4-bit weights in panels, and blocks of a model made of them: given, and the fastest."""
+"""The course's fastest kernels: products with 4-bit weights in panels, and blocks of a model that use these. Given."""
 
 __all__: list[str] = []

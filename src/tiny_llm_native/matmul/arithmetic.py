@@ -1,9 +1,9 @@
-"""The arithmetic of products with packed weights: float32, bfloat16 or 8-bit numbers, whichever is fastest here.
+"""The number type in which products with packed weights are computed: float32, bfloat16 or int8.
 
 `exact`, the default, is the faster of float32 and bfloat16. `fast` may be int8 as well, which rounds activations to 8
-bits. TINY_LLM_ARITHMETIC in the environment names one of these, or the arithmetic itself. Which arithmetic is fastest
-differs from processor to processor, and between few rows and many. So arithmetic_speeds.py measures the speeds once,
-and keeps them next to the compiled kernels. This module needs no MLX.
+bits. The environment variable TINY_LLM_ARITHMETIC is one of these two words, or a number type. Which number type is
+fastest differs from processor to processor, and between few rows of x and many. So arithmetic_speeds.py measures the
+speeds once, and keeps them next to the compiled kernels. This module needs no MLX.
 """
 
 import json
@@ -37,12 +37,12 @@ NAMES = ("float32", "bfloat16", "int8")
 PACKED = Path(__file__).parent / "packed.cpp"
 _ALLOWED = {"exact": NAMES[:2], "fast": NAMES} | {name: (name,) for name in NAMES}
 _KEPT = PACKED.parent / BUILT / "arithmetic.json"
-_MARGIN = 1.05  # an arithmetic that is less than 5 % faster than one before it in NAMES is not worth its error
+_MARGIN = 1.05  # a number type that is less than 5 % faster than an earlier one in NAMES is not worth its error
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The arithmetic of products with few rows of x (8 at most), and that of products with more."""
+    """The number type of products with few rows of x (8 at most), and that of products with more rows."""
 
     few: str
     many: str
@@ -50,10 +50,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class Speeds:
-    """The measured speeds of each arithmetic, by its name.
+    """The measured speeds, keyed by number type.
 
     few: bytes of the weight per second, with one row. many: operations per second, with 64 rows. problems: why the
-    kernels do not compile for an arithmetic that the processor has.
+    kernels do not compile for a number type for which the processor has instructions.
     """
 
     threads: int
@@ -63,11 +63,11 @@ class Speeds:
 
 
 def chosen() -> Choice:
-    """Return the arithmetic that the environment asks for. It is measured now if it never was and there is a choice.
+    """Return the number types that the environment asks for. If it leaves a choice, measure the speeds first, once.
 
     Raises:
-        ValueError: the environment names an unknown arithmetic, or one that this processor lacks.
-        KernelError: something has to be measured, and no kernels are built.
+        ValueError: the environment names an unknown number type, or one that this processor lacks.
+        KernelError: speeds have to be measured, and no kernels are built.
     """
     return _chosen(os.environ.get(VARIABLE, "exact"))
 
@@ -83,7 +83,7 @@ def _chosen(wanted: str) -> Choice:
 
 
 def choose(speeds: Speeds, wanted: str) -> Choice:
-    """Return the fastest of what `exact`, `fast` or the name of an arithmetic allows."""
+    """Return the fastest number types that `wanted` allows. wanted: `exact`, `fast` or a number type."""
     return Choice(*(_fastest(of_rows, _ALLOWED[wanted]) for of_rows in (speeds.few, speeds.many)))
 
 
@@ -95,10 +95,10 @@ def _fastest(speeds: dict[str, float], allowed: tuple[str, ...]) -> str:
 
 
 def candidates(wanted: str = "fast") -> tuple[str, ...]:
-    """Return the arithmetics that `wanted` allows and that this processor has instructions for.
+    """Return the number types that `wanted` allows, and for which this processor has instructions.
 
     Raises:
-        ValueError: there are none.
+        ValueError: there is no such number type.
     """
     if wanted not in _ALLOWED:
         raise ValueError(f"{VARIABLE}: expected one of {', '.join(_ALLOWED)}, got {wanted!r}")
@@ -110,15 +110,15 @@ def candidates(wanted: str = "fast") -> tuple[str, ...]:
 
 @cache
 def _instructions() -> list[str]:
-    """Ask the compiler what instructions.h knows of this processor."""
+    """Return the number types (BFLOAT16, INT8) that instructions.h finds on this processor."""
     return re.findall(r"(?m)^#define TINY_LLM_HAS_(\w+)", macros_of(PACKED.with_name("instructions.h")))
 
 
 def flags(choice: Choice | None = None) -> tuple[str, ...]:
-    """Return the compiler's options for the kernels of a choice; without one, for what is chosen."""
+    """Return the compiler's options for the kernels of a choice; None means `chosen()`."""
     choice = choice or chosen()
     if choice == Choice("float32", "float32"):
-        return ()  # as packed.h has it without options
+        return ()  # the default in packed.h
     return f"-DTINY_LLM_FEW={choice.few.capitalize()}", f"-DTINY_LLM_MANY={choice.many.capitalize()}"
 
 
@@ -132,7 +132,7 @@ def remembered() -> Speeds | None:
 
 
 def remember(speeds: Speeds) -> None:
-    """Keep speeds for other processes. Without the right to write, none are kept."""
+    """Keep speeds for other processes, if this process may write the file."""
     _chosen.cache_clear()
     with suppress(OSError), whole(_KEPT) as unfinished:
         kept = {"kernels": library_of(PACKED).stem, "speeds": asdict(speeds)}

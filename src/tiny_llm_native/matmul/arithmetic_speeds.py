@@ -1,4 +1,4 @@
-"""The speed of each arithmetic (arithmetic.py), measured with products of the size of a layer."""
+"""The speed of each number type (arithmetic.py), measured with products of the size of a layer."""
 
 import time
 from collections.abc import Sequence
@@ -13,19 +13,19 @@ from .packed import GROUP, LINES, ROWS
 __all__ = ["measure"]
 
 _COLUMNS = 1024
-_FEW_OUT, _MANY_OUT = 98304, 3072  # rows of the weights: 57 MB, more than most caches hold; a layer's
+_FEW_OUT, _MANY_OUT = 98304, 3072  # rows of the weights: 57 MB, more than most caches hold; one layer
 _MANY = 64  # rows of x
 _REPEATS = 12  # the fastest counts: anything else that the machine does can only slow a run down
 _SCALES = 0x3C003C00  # two scales or biases in bfloat16
 
 
 def measure() -> Speeds:
-    """Measure each arithmetic that this processor has, and remember the speeds. This takes a second, and some more to
-    compile the kernels before.
+    """Measure each number type for which this processor has instructions, and remember the speeds. Measuring takes a
+    second; compiling the kernels first takes some seconds more.
 
     Raises:
         CompileError: the kernels do not even compile for float32.
-        KernelError: there is no MLX extension to run them.
+        KernelError: there is no MLX extension to run the kernels.
     """
     speeds, runs = Speeds(threads()), {}
     for name in candidates():
@@ -42,8 +42,8 @@ def measure() -> Speeds:
 
 
 def _rates(runs: dict[str, Kernel], rows: int, out: int, amount: float) -> dict[str, float]:
-    """Return how much of an amount each kernel does per second. They take turns, so that whatever else the machine
-    does slows all of them."""
+    """Return how much of an amount each kernel does per second. The kernels take turns, so that whatever else the
+    machine does slows all of them."""
     shape = (out // ROWS, _COLUMNS // GROUP)
     scales = mx.full((*shape, ROWS), _SCALES, mx.uint32)
     levels = mx.random.randint(0, 2**31 - 1, (*shape, LINES * ROWS), mx.uint32)

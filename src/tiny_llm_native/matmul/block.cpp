@@ -33,7 +33,7 @@ void prepare_rows(const PreparedRows& rows, const Threads& threads, Work work) {
     });
 }
 
-// The cosines and sines of each row's angles, D / 2 of each. All layers of a step ask for the same angles, so the last
+// The cosines and sines of each row's angles, D / 2 of each. All layers of a step need the same angles, so the last
 // table is kept.
 struct Angles {
     std::unique_ptr<float[]> table;

@@ -1,4 +1,4 @@
-"""A transformer block in two operations, the last norm with the output layer, and the embedding: on packed weights."""
+"""Operations on packed weights: a transformer block in two, the last norm with the output layer, and the embedding."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -26,11 +26,11 @@ def before_attention(
     base: float,
     offset: int | mx.array,
 ) -> list[mx.array]:
-    """Norm, projections, norms of queries and keys, RoPE on halves.
+    """Compute a block up to attention: norm, projections, norms of queries and keys, RoPE on halves.
 
     Shapes: x: B x L x E, norm: E, qkv: panels of (H_q + 2 H_kv) * D rows, head_norms: twice D, or None,
-    bias: one number a row, or None -> queries B x H_q x L x D, keys and values B x H_kv x L x D.
-    heads: H_q, H_kv, D. offset: position of the first token, or B of them, int32.
+    bias: one number per row, or None -> queries B x H_q x L x D, keys and values B x H_kv x L x D.
+    heads: H_q, H_kv, D. offset: the position of the first token, or an int32 array of B such positions.
     """
     H_q, H_kv, D = heads
     B, L, _ = x.shape
@@ -43,7 +43,7 @@ def before_attention(
 def after_attention(
     attended: mx.array, x: mx.array, o: mx.array, norm: mx.array, gate_up: mx.array, down: mx.array, eps: float
 ) -> mx.array:
-    """Output projection, sum, norm, SwiGLU, sum.
+    """Compute a block after attention: output projection, sum, norm, SwiGLU, sum.
 
     Shapes: attended: B x H_q x L x D, x: B x L x E, o: panels of E rows, norm: E, gate_up: panels of gate and up in
     turn, down: panels of E rows -> B x L x E.
@@ -54,7 +54,7 @@ def after_attention(
 
 
 def norm_matmul(x: mx.array, norm: mx.array, panels: mx.array, eps: float) -> mx.array:
-    """RMSNorm, then x W^T.
+    """Compute RMSNorm, then x W^T.
 
     Shapes: x: N.. x E, norm: E, panels of O rows -> N.. x O.
     """
@@ -63,7 +63,7 @@ def norm_matmul(x: mx.array, norm: mx.array, panels: mx.array, eps: float) -> mx
 
 
 def embed(tokens: mx.array, panels: mx.array, dtype: mx.Dtype) -> mx.array:
-    """Rows of a table.
+    """Return the rows of a table for these tokens.
 
     Shapes: tokens: N.., int32 -> N.. x E.
     """
@@ -72,7 +72,7 @@ def embed(tokens: mx.array, panels: mx.array, dtype: mx.Dtype) -> mx.array:
 
 @cache
 def _nothing(dtype: mx.Dtype = mx.float32) -> mx.array:
-    """Computed once: an operation for each call would cost more than it says."""
+    """Return an empty array. It is made once, because an operation in each call would cost time."""
     nothing = mx.zeros((0,), dtype)
     mx.eval(nothing)
     return nothing

@@ -1,4 +1,4 @@
-// Products with packed 4-bit weights (packed.h): given, and faster than what week 2's days build up to.
+// Products with packed 4-bit weights (packed.h): given, and faster than the kernels that you write in week 2.
 #include "packed.h"
 
 using namespace tiny_llm;

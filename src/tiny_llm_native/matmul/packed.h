@@ -1,7 +1,7 @@
 // Whole products with weights in panels (panels.h), on all threads.
 //
-// The arithmetic of a product is a struct (Float32, Bfloat16, Int8). The compiler's options name one for products with
-// few rows of x and one for those with many: arithmetic.py measures which are the fastest.
+// The number type of a product is a struct (Float32, Bfloat16, Int8). The compiler's options name one for products with
+// few rows of x and one for products with many: arithmetic.py measures which are the fastest.
 #pragma once
 #include <type_traits>
 
@@ -23,7 +23,7 @@ namespace tiny_llm {
 
 constexpr int64_t FEW = 8;  // rows, at most
 
-// Calls f with the arithmetic for a product with so many rows of x.
+// Calls f with the number type for a product with this many rows of x.
 template <typename F>
 void with_arithmetic(int64_t rows, F f) {
     if constexpr (!std::is_same_v<TINY_LLM_FEW, TINY_LLM_MANY>) {
@@ -32,7 +32,7 @@ void with_arithmetic(int64_t rows, F f) {
     f.template operator()<TINY_LLM_FEW>();
 }
 
-// Rows of x in the form that the arithmetic of their product reads, and the sums of their groups.
+// Rows of x in the form that the number type of their product needs, and the sums of the rows' groups.
 struct PreparedRows {
     char* inputs;
     float* sums;

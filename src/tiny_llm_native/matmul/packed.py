@@ -1,4 +1,4 @@
-"""Products with 4-bit weights in the order in which a processor wants to read them: given, and the fastest."""
+"""Products with 4-bit weights in the order in which a processor reads them fastest. Given."""
 
 from pathlib import Path
 
@@ -14,12 +14,12 @@ ROWS, GROUP, LINES = 16, 64, 8
 
 
 def can_pack(packed: mx.array, scales: mx.array, group_size: int, bits: int) -> bool:
-    """Whether a quantised weight can be brought into panels: 4 bits, groups of 64, bfloat16, a multiple of 16 rows."""
+    """Tell whether `pack` takes a weight: 4 bits, groups of 64, bfloat16 scales, a number of rows divisible by 16."""
     return bits == 4 and group_size == GROUP and packed.shape[0] % ROWS == 0 and scales.dtype == mx.bfloat16
 
 
 def pack(packed: mx.array, scales: mx.array, biases: mx.array) -> mx.array:
-    """Panels of a weight for which `can_pack` is true.
+    """Return the panels of a weight for which `can_pack` is true.
 
     Shapes: packed: O x I/8, scales and biases: O x I/64 -> O/16 x I/64 x 144, uint32.
     """
@@ -29,7 +29,7 @@ def pack(packed: mx.array, scales: mx.array, biases: mx.array) -> mx.array:
 
 
 def packed_matmul(x: mx.array, panels: mx.array) -> mx.array:
-    """x W^T.
+    """Return x W^T, with W in panels.
 
     Shapes: x: N.. x I, panels: O/16 x I/64 x 144 -> N.. x O. The dtype of x is kept.
     """

@@ -26,7 +26,7 @@ struct Panels {
     const uint32_t* operator[](int64_t panel) const { return data + panel * groups() * PANEL_GROUP; }
 };
 
-// One number of each row of a panel.
+// One number per row of a panel.
 struct Sixteen {
     floats part[PARTS];
 };

@@ -1,4 +1,4 @@
-// Products of panels with AVX-512 and bfloat16: two products a lane at once, sums in float32.
+// Products of panels with AVX-512 and bfloat16: two products per lane at once, sums in float32.
 #pragma once
 #include <immintrin.h>
 

@@ -1,4 +1,4 @@
-// A product with a quantised matrix, x W^T, as its kernels get it. W is packed as quantize.py says.
+// The arguments of a product with a quantised matrix, x W^T. W is packed as quantize.py says.
 #pragma once
 #include "kernel.h"
 
@@ -19,8 +19,8 @@ struct Product : ProductArguments {
     int64_t words = packed.last(), groups = scales.last();      // in a row of W
 };
 
-// Turns numbers of any dtype into float, and asks memory for the numbers after them, which will be next. This function
-// is kept apart from the loops that call it, because they are faster that way.
+// Turns numbers of any dtype into float, and prefetches the numbers after them, which are needed next. This function is
+// kept apart from the loops that call it, because these loops are faster that way.
 [[gnu::noinline]] static void widen(const Array& from, int64_t start, int64_t count, float* to) {
     dispatch_float(from.dtype, [=, &from]<typename T>(T*) {
         const T* numbers = from.as<T>() + start;

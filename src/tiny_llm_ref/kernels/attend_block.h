@@ -1,4 +1,4 @@
-// A block of FlashAttention. attention.cpp uses it when there are many queries, paged_attention.cpp for those of
+// A block of FlashAttention. attention.cpp uses it when there are many queries, paged_attention.cpp for the queries of
 // prompts.
 #pragma once
 #include "attention/attention.h"

@@ -7,7 +7,7 @@
 constant constexpr uint LANES = 32;
 constant constexpr uint PART = 64;  // keys per simdgroup
 
-// Returns number d of a row of D numbers; past them, the result is 0. Rows count from the first row of page 0.
+// Returns number d of a row, or 0 if d is past the row's D numbers. Rows are counted from the first row of page 0.
 template <uint D, typename T>
 float number(const device T* first, uint row, uint d) {
     return D % LANES == 0 || d < D ? float(first[size_t(row) * D + d]) : 0;

@@ -1,4 +1,4 @@
-"""Paged attention: the rows of many requests attend to keys and values where they are, in the pages of a pool."""
+"""Paged attention: the rows of many requests attend to keys and values in place, in the pages of a pool."""
 
 import math
 from pathlib import Path
@@ -14,7 +14,7 @@ __all__ = ["paged_attention", "paged_attention_metal", "store_pages"]
 
 _HERE = Path(__file__).parent
 _CPP, _METAL, _JOIN = _HERE / "paged_attention.cpp", _HERE / "paged_attention.metal", _HERE / "attention.metal"
-_FEW = 32  # rows of a request: if it has more, they are taken in blocks
+_FEW = 32  # rows of a request: more rows than these are computed in blocks
 _LARGEST = 256  # numbers in a head, in Metal
 _PART = 64  # keys per simdgroup
 _ROWS = 8  # simdgroups per threadgroup
@@ -41,7 +41,7 @@ def paged_attention(
         i * page_size up to, not including, (i + 1) * page_size. Entries after the request's last page are ignored.
     spans: first, last and length of each request. Rows first to last (exclusive) of the step are the request's newest
         positions. `length` counts all its stored positions, including these, so row i of the step sees the first
-        length - (last - 1 - i) of them. The spans follow one another, and together they cover all T rows.
+        length - (last - 1 - i) positions. The spans follow one another, and together they cover all T rows.
     scale: None means 1/sqrt(D).
     Source: Kwon et al. 2023, "Efficient Memory Management for Large Language Model Serving with PagedAttention",
     section 4, arXiv:2309.06180.
@@ -106,7 +106,7 @@ def store_pages(
     results take over their memory, and only the places of the rows are written. No two rows may have the same page and
     place.
     Shapes: keys and values: P x H_kv x page_size x D, key and value: T x H_kv x D, pages and places: T, int32. All
-    others have the same float dtype.
+    other arrays have the same float dtype.
 
     Raises:
         ValueError: shapes or dtypes do not match, or there is no such page or place.
@@ -144,7 +144,7 @@ def _check_pages(keys: mx.array, values: mx.array, rows: mx.array) -> None:
 
 
 def _check_places(query: mx.array, keys: mx.array, tables: mx.array, spans: mx.array) -> list[list[int]]:
-    """Return the spans as lists of Python integers, after checking them and the tables."""
+    """Check the spans and the tables. Return the spans as lists of Python integers."""
     found: list[list[int]] = np.array(spans, copy=False).tolist()
     page_size, width, end = keys.shape[2], tables.shape[1], 0
     for first, last, length in found:

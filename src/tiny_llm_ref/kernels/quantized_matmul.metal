@@ -1,7 +1,7 @@
 // Many vectors times a quantised matrix, a tile of the result at a time: y = x W^T, with W packed as quantize.py says.
 //
 // x: M rows of I numbers of type T. packed, scales and biases: O rows each. out: M rows of O numbers of type T.
-// bits: 2, 4 or 8. O is an argument, as x is. A threadgroup has four simdgroups and makes TILE x TILE numbers of out.
+// bits: 2, 4 or 8. O is an argument, like x. A threadgroup has four simdgroups and computes TILE x TILE numbers of out.
 
 constant constexpr uint TILE = 32;          // rows of x, rows of W, and numbers of each at a time: all of one group
 constant constexpr uint STRIDE = TILE + 4;  // numbers from row to row, so that rows begin in different banks
@@ -25,7 +25,7 @@ KERNEL(quantized_matmul) {
     const uint M = x_shape[0], I = x_shape[1], groups = scales_shape[1];  // I and groups: per row
     const uint top = threadgroup_position_in_grid.y * TILE, left = threadgroup_position_in_grid.x * TILE;
     const uint simdgroup = simdgroup_index_in_threadgroup, lane = thread_index_in_simdgroup;
-    const uint t = thread_index_in_threadgroup, row = t / 4, first = t % 4 * SHARE;  // where its weights are
+    const uint t = thread_index_in_threadgroup, row = t / 4, first = t % 4 * SHARE;  // where the thread's weights are
     const device Levels<bits>* levels = (const device Levels<bits>*)packed;
 
     threadgroup float tile_x[TILE * STRIDE], tile_w[TILE * STRIDE];

@@ -17,12 +17,12 @@ __all__ = ["matmul_tile", "quantized_matmul", "quantized_matmul_metal", "tile_sh
 _HERE = Path(__file__).parent
 _CPP, _METAL = _HERE / "quantized_matmul.cpp", _HERE / "quantized_matmul.metal"
 _METAL_TASK = "w2d6.3"
-_TILE, _THREADS = 32, 128  # in Metal: rows of x and of W per threadgroup, and its threads
+_TILE, _THREADS = 32, 128  # in Metal, per threadgroup: rows of x and of W, and threads
 
 
 def tile_shape() -> tuple[int, int]:
-    """Return M_TILE and N_TILE, the numbers of rows of x and of W in a tile. They depend on the processor's
-    registers."""
+    """Return M_TILE and N_TILE, the numbers of rows of x and of W in a tile. Both depend on the number of the
+    processor's registers."""
     run = kernel(_CPP, "tile_shape", "w2d6.1")
     if run is None:
         return 8, 32
@@ -51,7 +51,7 @@ def quantized_matmul(
     If the default device is a GPU and `quantized_matmul_metal` is written, that op runs instead.
 
     Shapes: x: N.. x I, packed: O x (I * bits / 32) uint32, scales and biases: O x (I / group_size) -> N.. x O.
-    The result has the dtype of x; the arithmetic is float32. scales and biases share a dtype, which may differ from it.
+    The result has the dtype of x; the arithmetic is float32. scales and biases share a dtype, which x need not have.
 
     Raises:
         ValueError: a shape or dtype is not as above, or `quantize` does not take these bits or this group_size.

@@ -1,4 +1,4 @@
-"""A quantised matrix times a few vectors: three versions for the CPU, each faster than the one before, and one for a
+"""A quantised matrix times a few vectors: three versions for the CPU, each faster than the previous one, and one for a
 GPU. A model needs this product for each new token."""
 
 import math
@@ -31,7 +31,7 @@ def quantized_matvec_scalar(
     """Return x W^T, with W packed by `quantize`: one weight at a time, on one thread.
 
     Shapes: x: N.. x I, packed: O x (I * bits / 32) uint32, scales and biases: O x (I / group_size) -> N.. x O.
-    The result has the dtype of x; the arithmetic is float32. scales and biases share a dtype, which may differ from it.
+    The result has the dtype of x; the arithmetic is float32. scales and biases share a dtype, which x need not have.
 
     Raises:
         ValueError: a shape or dtype is not as above, or `quantize` does not take these bits or this group_size.
@@ -51,7 +51,7 @@ def quantized_matvec(
 ) -> mx.array:
     """Compute the same as `quantized_matvec_scalar`, several weights at a time, on threads that share the rows of W.
 
-    It reads nothing past the last row of W. This op is made for few rows of x, each of which is computed by itself.
+    The kernel reads nothing past the last row of W. This op is made for few rows of x, and computes each row by itself.
     `quantized_matmul` is faster from about eight rows on.
     If the default device is a GPU and `quantized_matvec_metal` is written, that op runs instead.
     """
@@ -64,7 +64,7 @@ def quantized_matvec_metal(
     x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int = 64, bits: int = 4
 ) -> mx.array:
     """Compute the same as `quantized_matvec_scalar` on a GPU, or in metal_host if there is none. A simdgroup multiplies
-    a few rows of W.
+    a few rows of W by a row of x.
     """
     tile = (1, _ROWS * _SIMDGROUPS)
     return product_metal(_METAL, _METAL_TASK, x, packed, scales, biases, group_size, bits, tile, 32 * _SIMDGROUPS)

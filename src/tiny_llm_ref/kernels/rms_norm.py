@@ -41,7 +41,7 @@ def add_rms_norm(x: mx.array, residual: mx.array, weight: mx.array, eps: float) 
     If the default device is a GPU and `add_rms_norm_metal` is written, that op runs instead.
 
     Raises:
-        ValueError: x and residual differ in shape or dtype; also as in `rms_norm`.
+        ValueError: x and residual differ in shape or dtype, or as in `rms_norm`.
     """
     if uses_metal(_METAL, _METAL_TASK):
         return add_rms_norm_metal(x, residual, weight, eps)
@@ -77,7 +77,7 @@ def _run_metal(
     rows = math.prod(shape[:-1])
     if rows * n == 0:
         return [mx.zeros(shape, weight.dtype)] * len(outputs)
-    threads = min(32 * -(-n // 128), 1024)  # per threadgroup; each takes 4 numbers at a time
+    threads = min(32 * -(-n // 128), 1024)  # per threadgroup; each thread takes 4 numbers at a time
     inputs: list[mx.array | float] = [*(x.reshape(rows, n) for x in arrays.values()), weight.reshape(1, n), eps]
     results = [((rows, n), weight.dtype)] * len(outputs)
     found = run(inputs, results, (threads, rows, 1), (threads, 1, 1), [("T", weight.dtype)])

@@ -20,12 +20,12 @@ _HEADS = 4  # per thread
 
 
 def rope(x: mx.array, offset: int | mx.array, base: float, traditional: bool = False) -> mx.array:
-    """Apply rotary positional encoding: turn pair i of a head's D numbers at position p by p * base^(-2i/D).
+    """Apply rotary positional encoding: rotate pair i of a head's D numbers at position p by p * base^(-2i/D).
 
     The pairs are (x[i], x[i + D/2]) or, if `traditional`, neighbours (x[2i], x[2i + 1]).
     Shapes: x: B x L x H x D -> the same. The dtype is kept; the arithmetic is float32. Sines and cosines are accurate
     to 1e-6 at every position up to 2^20: an angle in float32 would be off by 0.002 radians at position 40,000.
-    offset: the first position of all rows, an integer or 0-d array; or an integer array of B, for each row its own.
+    offset: the first position of all rows (an integer or a 0-d array), or of each row (an integer array of B).
     If the default device is a GPU and `rope_metal` is written, that op runs instead.
 
     Raises:
@@ -42,7 +42,7 @@ def rope(x: mx.array, offset: int | mx.array, base: float, traditional: bool = F
 
 
 def rope_metal(x: mx.array, offset: int | mx.array, base: float, traditional: bool = False) -> mx.array:
-    """Compute the same as `rope` on a GPU, or in metal_host if there is none. A thread turns one pair in a few
+    """Compute the same as `rope` on a GPU, or in metal_host if there is none. A thread rotates one pair in a few
     heads."""
     offsets = _offsets(x, offset)
     run = metal(_METAL, "rope", ["x", "offsets", "frequency", "traditional"], ["out"], _METAL_TASK)

@@ -35,7 +35,7 @@ def swiglu(gate: mx.array, up: mx.array) -> mx.array:
 def swiglu_metal(gate: mx.array, up: mx.array) -> mx.array:
     """Compute the same as `swiglu` on a GPU, or in metal_host if there is none. A thread computes four numbers.
 
-    If gate and up are halves of one array, they are copied first.
+    If gate and up are halves of one array, the two halves are copied first.
     """
     _check_alike(gate, up)
     run = metal(_METAL, "swiglu", ["gate", "up"], ["out"], _METAL_TASK)

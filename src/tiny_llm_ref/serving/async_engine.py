@@ -33,8 +33,8 @@ class EngineStoppedError(RuntimeError):
 
 @dataclass(frozen=True)
 class Counts:
-    """Numbers of tokens. cached: those of the prompt that did not have to be computed. drafted, accepted: guesses.
-    thinking: those of the output that are thinking."""
+    """Numbers of tokens. cached: prompt tokens that did not have to be computed. drafted, accepted: the guesses that
+    were made, and those that were accepted. thinking: output tokens that belong to the thinking."""
 
     prompt: int = 0
     output: int = 0
@@ -53,12 +53,12 @@ class Counts:
 class Update:
     """An update about a request: its new tokens and text.
 
-    tokens: the new tokens of its output. text: the new text, as far as it is certain by now. finish_reason: why the
-    request is over; None before the last update. error: what went wrong, if something did.
+    tokens: the new tokens of its output. text: the new text that is certain by now. finish_reason: why the request is
+    over; None before the last update. error: the exception that ended the request; None if no exception did.
 
-    The server adds the rest (`Choice.take`). thinking: the new text of the thinking; None if there is none. logprobs:
-    those of the text's tokens; None if the client did not ask for them. counts: all of the request's; None before the
-    last update.
+    The server adds the other fields (`Choice.take`). thinking: the new thinking text; None if there is none. logprobs:
+    the log-probabilities of the text's tokens; None if the client did not ask for them. counts: the request's numbers
+    of tokens; None before the last update.
     """
 
     tokens: tuple[int, ...]
@@ -71,19 +71,19 @@ class Update:
 
 
 class Stream:
-    """A stream of updates, which the engine's thread writes and a coroutine of this event loop reads."""
+    """A stream of updates, which the engine's thread writes and a coroutine of the event loop reads."""
 
     def __init__(self) -> None:
         self.request: Request | None = None  # set once the engine has the request
         self.updates: asyncio.Queue[Update] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
-        self._num_tokens = self._num_characters = 0  # already handed on
+        self._num_tokens = self._num_characters = 0  # handed on so far
 
     def publish(self) -> None:
         """Put an `Update` into `updates`, with the request's tokens and text since the last call, and with its
         finish_reason and error. The engine's thread calls this method.
 
-        An asyncio.Queue belongs to its loop, and only the loop's thread may touch the queue.
+        An asyncio.Queue belongs to an event loop, and only the thread of this loop may touch the queue.
 
         Task: w3d7.1
         """
@@ -103,7 +103,7 @@ class AsyncEngine:
     """Access to an engine for the coroutines of one event loop.
 
     The engine is made and used in one thread, because MLX's streams belong to a thread, and an engine has no locks.
-    Other threads hand in jobs, which are functions that get the engine. The engine's thread runs the jobs between two
+    Other threads hand in jobs: functions whose argument is the engine. The engine's thread runs the jobs between two
     steps.
     make_engine: a function that makes the engine. max_requests: how many requests may run or wait at the same time.
     """
@@ -114,10 +114,10 @@ class AsyncEngine:
         self.num_aborted = 0  # requests that `stop` has aborted
         self._make_engine = make_engine
         self._jobs: SimpleQueue[Job] = SimpleQueue()
-        self._streams: dict[str, Stream] = {}  # by the request's id; used by the engine's thread
+        self._streams: dict[str, Stream] = {}  # keyed by request id; used by the engine's thread
         self._is_stopping = False
         self._thread: threading.Thread | None = None
-        self.broken = asyncio.Event()  # set when `serve` has raised `error`, which it never should
+        self.broken = asyncio.Event()  # set after `serve` raised `error`, which should never happen
         self.error: Exception | None = None
         self._over = asyncio.Event()  # set when the thread ends
 
@@ -126,7 +126,7 @@ class AsyncEngine:
         the thread has ended."""
         self._loop = asyncio.get_running_loop()
         made: Future[None] = Future()
-        made.set_running_or_notify_cancel()  # so that it cannot be cancelled, and the thread may set its result
+        made.set_running_or_notify_cancel()  # nothing can cancel it now, and the thread may set its result
         self._thread = threading.Thread(target=self._run, args=(made,), name="engine", daemon=True)
         self._thread.start()
         try:
@@ -136,8 +136,8 @@ class AsyncEngine:
             raise
 
     async def stop(self, timeout: float | None = None) -> None:
-        """Take no more requests, and return when all requests that are being served are over. After `timeout` seconds,
-        abort the remaining requests."""
+        """Take no more requests, and return when all requests that are being served have ended. After `timeout`
+        seconds, abort the remaining requests."""
         self._is_stopping = True
         self._jobs.put(lambda engine: None)  # wakes the engine's thread if it waits for a job
         if self._thread is not None:
@@ -154,7 +154,7 @@ class AsyncEngine:
 
     def _run(self, made: "Future[None]") -> None:
         self._make_and_serve(made)
-        with suppress(RuntimeError):  # if the loop is closed, nothing waits for this
+        with suppress(RuntimeError):  # if the loop is closed, nothing waits for this event
             self._loop.call_soon_threadsafe(self._over.set)
 
     def _make_and_serve(self, made: "Future[None]") -> None:
@@ -202,10 +202,10 @@ class AsyncEngine:
 
         Before each step, run all jobs that have come, in order. Then, if the engine has work, run a step, and publish
         each request that the step returns. If the engine has no work, wait for a job, without using processor time. If
-        a step raises an exception, `fail` ends all requests: publish those that it returns, and go on serving.
+        a step raises an exception, end all requests with `fail`, publish the requests that it returns, and go on.
 
-        `stop` sets `_is_stopping`, and puts a job that only wakes this thread. The thread may take that job long before
-        the last request is over, and then no other job may ever come.
+        `stop` sets `_is_stopping`, and queues a job that only wakes this thread. The thread may take that job long
+        before the last request is over, and perhaps no other job ever comes.
 
         Task: w3d7.1
         """
@@ -264,7 +264,7 @@ class AsyncEngine:
             )
 
     def begin(self, engine: Engine, make_request: Callable[[], Request], stream: Stream) -> None:
-        """Make a request, give it to the engine, and connect a stream with it. The engine's thread calls this
+        """Make a request, add it to the engine, and connect a stream to it. The engine's thread calls this
         method."""
         request = make_request()
         engine.add(request)
@@ -276,7 +276,7 @@ class AsyncEngine:
         method."""
         if stream.request is not None:
             self._streams.pop(stream.request.id, None)
-            engine.abort(stream.request.id)  # unless it is over
+            engine.abort(stream.request.id)  # does nothing if the request is over
 
     def publish(self, request: Request) -> None:
         """Publish an update about a request, if a client listens. The engine's thread calls this method."""
@@ -301,11 +301,11 @@ class AsyncEngine:
 def _join(thread: threading.Thread) -> None:
     """Wait until the operating system, too, has ended a thread.
 
-    Each thread has MLX random keys of its own. They are freed when the thread ends, and freeing them needs Python.
-    Before Python 3.13, `join` returns earlier, and a process that exits before the keys are freed is aborted.
+    Each thread has MLX random keys of its own. These keys are freed when the thread ends, and freeing them needs
+    Python. Before Python 3.13, `join` returns earlier, and a process that exits before the keys are freed is aborted.
     """
     thread.join()
-    while Path(f"/proc/self/task/{thread.native_id}").exists():  # Linux shows this end, but does not signal it
+    while Path(f"/proc/self/task/{thread.native_id}").exists():  # Linux shows that a thread has ended, without a signal
         time.sleep(0.001)
-    if sys.platform == "darwin":  # macOS does not even show it
+    if sys.platform == "darwin":  # macOS does not show it at all
         time.sleep(0.05)

@@ -10,7 +10,7 @@ __all__ = ["Batch", "Chunk"]
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive tokens of one request, at positions start to end (exclusive), and all that is needed to compute them.
+    """Consecutive tokens of one request, at positions start to end (exclusive), and the data to compute these tokens.
 
     num_logits: how many of the chunk's last rows need logits: 0 if the request has more pending tokens, otherwise 1,
     and 1 more for each guess (day 6).

@@ -1,8 +1,8 @@
 """The interface between the engine and a cache, and between a cache and the model. Given.
 
-A step has T tokens of several requests, any number of each. The model gets them as T rows of one token (B = T, L = 1),
-each with a position of its own: RoPE takes one offset for each row, and everything else in the model works on single
-tokens anyway. Only attention needs to know which rows belong together, and the cache takes care of attention.
+A step has T tokens of several requests, any number of each. The model runs on T rows of one token (B = T, L = 1), each
+with a position of its own: RoPE takes one offset per row, and all layers except attention work on single tokens
+anyway. Only attention needs to know which rows belong together, and the cache takes care of attention.
 """
 
 from collections.abc import Collection, Sequence
@@ -20,8 +20,8 @@ __all__ = ["RequestCache", "RowsLayer", "StepCache", "Stored"]
 class Stored(Protocol):
     """Tokens whose keys and values a cache holds: a `Request`, or a drafter's copy of one.
 
-    pages: the pages in which the cache holds the keys and values. num_computed_tokens: for how many tokens it holds
-    them; positions that are only reserved, or that were written but not committed, do not count.
+    pages: the pages in which the cache holds the keys and values. num_computed_tokens: how many tokens have keys and
+    values there; positions that are only reserved, or that were written but not committed, do not count.
     """
 
     pages: list[int]
@@ -36,7 +36,7 @@ class RequestCache(Protocol):
 
     A step reserves, computes and commits. A later step overwrites positions that were reserved but not committed, so a
     step that fails leaves nothing to undo.
-    capacity: how many positions one request can have at most, if it is the only one.
+    capacity: how many positions a request can have at most, if it is the only request.
     """
 
     capacity: int
@@ -49,19 +49,19 @@ class RequestCache(Protocol):
         """
 
     def reserve(self, stored: Stored, count: int) -> bool:
-        """Reserve room for `count` positions beyond the computed ones. Return False if there is no room; then nothing
-        has changed."""
+        """Reserve room for `count` positions beyond the computed positions. Return False if there is no room; then
+        nothing has changed."""
 
     def commit(self, stored: Stored, num_computed_tokens: int) -> None:
-        """Count the first num_computed_tokens tokens as computed. Room that no token of the request needs is free
-        again."""
+        """Count the first num_computed_tokens tokens as computed. Free the room that no token of the request
+        needs."""
 
     def close(self, stored: Stored) -> None:
         """Free all the room of a request that leaves."""
 
     def step(self, chunks: Sequence[Chunk]) -> Cache:
-        """Return the cache with which the model computes these chunks, as T rows of one token. Room for them is
-        reserved before."""
+        """Return the cache with which the model computes these chunks, as T rows of one token. The caller has reserved
+        room for the chunks."""
 
     def check_integrity(self, held: Collection[Stored]) -> None:
         """Raise AssertionError unless exactly the requests in `held` have room, each for all its computed tokens."""
@@ -71,7 +71,7 @@ class RowsLayer(Protocol):
     """The keys and values of one layer, for rows of many requests."""
 
     def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None, rows: Any) -> mx.array:
-        """Store the keys and values of all rows; then each row attends to its own request, up to its own position.
+        """Store the keys and values of all rows, then let each row attend to its own request, up to its own position.
 
         Shapes: query: T x H_q x 1 x D, key and value: T x H_kv x 1 x D -> T x H_q x 1 x D.
         """

@@ -22,7 +22,7 @@ class Drafter(Protocol):
     def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Draft]:
         """Return a draft for each request: guesses of the tokens that follow its tokens so far.
 
-        wanted: pairs of a request and the most guesses that its draft may have. A draft may have fewer, or none.
+        wanted: pairs of a request and the largest number of guesses for it. A draft may have fewer guesses, or none.
         """
 
     def forget(self, request: Request) -> None:
@@ -30,12 +30,12 @@ class Drafter(Protocol):
 
 
 def propose_by_ngram(tokens: Sequence[int], count: int, longest: int = 3) -> list[int]:
-    """Look up where the text's last tokens occurred before, and guess what followed them there.
+    """Look up where the text's last tokens occurred earlier, and guess the tokens that followed them there.
 
-    Look up the last `longest` tokens first. If they did not occur before, look up one token fewer, and so on, down to
+    Look up the last `longest` tokens first. If they did not occur earlier, look up one token fewer, and so on, down to
     one. If they occurred in several places, the latest place before the end counts, even if it overlaps with the end.
-    The guess is the `count` tokens after that place, or as many as there are. It is empty if even the last token did
-    not occur before, or if `count` is 0.
+    The guess is the `count` tokens after that place, or as many as there are. The guess is empty if even the last
+    token did not occur earlier, or if `count` is 0.
     Source: Saxena 2023, "Prompt Lookup Decoding".
 
     Task: w3d6.2
@@ -49,7 +49,7 @@ def propose_by_ngram(tokens: Sequence[int], count: int, longest: int = 3) -> lis
 
 
 class NGramDrafter:
-    """A drafter that guesses with `propose_by_ngram`: it needs no model, and is right where a text repeats itself."""
+    """A drafter that guesses with `propose_by_ngram`. It needs no model, and is right where a text repeats."""
 
     def __init__(self, longest: int = 3):
         self.longest = longest
@@ -77,7 +77,7 @@ class _Copy:
 class ModelDrafter:
     """A drafter that guesses with a smaller model of the same vocabulary, which has a cache of its own.
 
-    copies: the part of each request that the cache holds, if there was room for the request.
+    copies: the parts of requests that the cache holds, keyed by request. A request without room has no entry.
     """
 
     def __init__(self, model: CausalLM, cache: RequestCache):
@@ -85,8 +85,8 @@ class ModelDrafter:
         self.copies: dict[Request, _Copy] = {}
 
     def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Draft]:
-        """Return a draft for each request: up to as many guesses as are wanted, drawn with the request's own parameters
-        and `random`, and the probabilities that they were drawn from.
+        """Return a draft for each request: at most as many guesses as are wanted, drawn with the request's parameters
+        and `random`, and the probabilities from which the guesses were drawn.
 
         `take` returns the chunk from which a request's next guess comes: at first all of the request's tokens that the
         model has not run on, later the previous guess. One pass of the model gives one guess to each request that wants

@@ -38,8 +38,8 @@ class Ended:
 
 @dataclass
 class _Progress:
-    """The progress of a request that is served. arrival: when it came. first: when it had its first token. last: when
-    it came, or had its last token. has_begun: whether its prompt is counted."""
+    """The progress of a request that is served. arrival: when it came. first: when it got its first token. last: when
+    it got its latest token, or when it came. has_begun: whether its prompt is counted."""
 
     arrival: float
     last: float
@@ -53,7 +53,7 @@ class _Progress:
 class Metrics:
     """An observer that counts what an engine does. All methods but `text` run in the engine's thread.
 
-    ended: the last requests that are over, the newest first.
+    ended: the requests that ended last, the latest first.
     """
 
     def __init__(self, clock: Callable[[], float] = perf_counter):
@@ -74,7 +74,7 @@ class Metrics:
         )
         for kind in ("prompt", "cached", "output", "drafted", "accepted"):
             self._tokens.labels(kind)
-        for reason in get_args(FinishReason):  # from 0 on: a rate needs a counter's value before it grew
+        for reason in get_args(FinishReason):  # begin at 0: a rate needs the value before the first increase
             self._requests.labels(reason)
 
     def text(self) -> bytes:

@@ -1,4 +1,4 @@
-"""A cache in pages: each request holds as many pages as its tokens need, wherever they are in memory."""
+"""A paged cache: each request holds as many pages as its tokens need, wherever these pages are in memory."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -35,9 +35,9 @@ class PageRows:
 
     @cached_property
     def arrays(self) -> tuple[mx.array, mx.array]:
-        """Return tables and spans as a kernel needs them (day 4), made once for all layers.
+        """Return tables and spans in the form that a kernel needs (day 4), made once for all layers.
 
-        Shapes: -> R x W and R x 3, int32. All tables are as wide as the longest; shorter ones are padded with zeros.
+        Shapes: -> R x W and R x 3, int32. All tables are as wide as the longest; zeros fill up shorter tables.
         """
         tables = np.zeros((len(self.tables), max(map(len, self.tables))), np.int32)
         for row, table in zip(tables, self.tables, strict=True):
@@ -59,7 +59,7 @@ class PagedKVCacheLayer:
         self._attention = attention
 
     def store(self, key: mx.array, value: mx.array, pages: mx.array, places: mx.array) -> None:
-        """Write row t's key and value to place places[t] of page pages[t], over anything that was there.
+        """Write row t's key and value to place places[t] of page pages[t], and overwrite what is there.
 
         The first call makes the arrays `keys` and `values`, with the dtypes of key and value.
         Shapes: key and value: T x H_kv x 1 x D, pages and places: T, integers.
@@ -93,7 +93,7 @@ class PagedKVCacheLayer:
         for stored in (self.keys, self.values):
             if stored is not None:
                 page = mx.contiguous(stored[source])
-                mx.eval(page)  # so that nothing reads the old array any more, and it need not be copied
+                mx.eval(page)  # so that nothing reads the old array any more, and MLX need not copy it
                 stored[target] = page
 
     def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None, rows: PageRows) -> mx.array:
@@ -104,8 +104,8 @@ class PagedKVCacheLayer:
 
 
 class KernelPagedKVCacheLayer(PagedKVCacheLayer):
-    """The layer of day 4, which stores and reads keys and values in place, each with one kernel call for all rows of a
-    step.
+    """The layer of day 4, which stores and reads keys and values in place: one kernel call stores all rows of a step,
+    and another one attends.
 
     If no kernels are built, MLX's operations do the same, and copy as much as a `PagedKVCacheLayer`.
     """
@@ -125,7 +125,7 @@ class KernelPagedKVCacheLayer(PagedKVCacheLayer):
 
 
 class Prefixes:
-    """A memory of pages that were computed before, for any request. This class remembers nothing."""
+    """A memory of pages that were computed in earlier steps, for any request. This class remembers nothing."""
 
     def open(self, cache: "PagedKVCache", stored: Stored) -> bool:
         """Share the remembered pages of a request's text, and reserve all others, as `RequestCache.open` says."""
@@ -138,7 +138,7 @@ class Prefixes:
         """Forget, and so free, `count` pages that no request holds, or as many as there are."""
 
     def held(self) -> Sequence[int]:
-        """Return the remembered pages. This object is one of the holders of each of them."""
+        """Return the remembered pages. This object is one of the holders of each remembered page."""
         return ()
 
 
@@ -147,8 +147,8 @@ class PagedKVCache:
 
     A page has room for `pool.page_size` positions of one request, in every layer. A request's `pages` are in the order
     of its positions.
-    prefixes: an object that remembers the pages of texts that were computed before (day 5). make_layer: a function that
-    makes a layer for a number of pages and a page size (day 4).
+    prefixes: an object that remembers the pages of texts that were computed earlier (day 5). make_layer: a function
+    that makes a layer for a number of pages and a page size (day 4).
     """
 
     def __init__(
@@ -167,11 +167,11 @@ class PagedKVCache:
         return self.prefixes.open(self, stored)
 
     def reserve(self, stored: Stored, count: int) -> bool:
-        """Reserve room for `count` positions beyond the computed ones: take the pages that the request lacks from the
-        pool, and append them to its pages.
+        """Reserve room for `count` positions beyond the computed positions: take from the pool the pages that the
+        request lacks, and append them to the request's pages.
 
-        If fewer pages are free, first ask `prefixes.evict` for the difference. Return False if that is not enough; then
-        the request's pages are the same as before.
+        If too few pages are free, first let `prefixes.evict` free the missing ones. Return False if there are still too
+        few; then the request's pages have not changed.
 
         Task: w3d3.2
         """
@@ -197,7 +197,7 @@ class PagedKVCache:
             del stored.pages[needed:]
 
     def close(self, stored: Stored) -> None:
-        """Give back all pages of a request. Afterwards it has no pages and no computed tokens.
+        """Give back all pages of a request. Afterwards, the request has no pages and no computed tokens.
 
         Task: w3d3.2
         """

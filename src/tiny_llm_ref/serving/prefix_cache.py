@@ -13,7 +13,7 @@ __all__ = ["PrefixCache"]
 class PrefixCache(Prefixes):
     """A `Prefixes` that finds pages by their tokens, while the request that filled them runs and after it is over.
 
-    It remembers only committed tokens, and only whole pages of them. So no page with several holders is ever written.
+    It remembers only whole pages of committed tokens. So no page with several holders is ever written.
     tree: the tree of all known pages.
     """
 
@@ -25,7 +25,7 @@ class PrefixCache(Prefixes):
         """Reserve room for all tokens of a new request, which shares the pages of its text's longest known beginning.
         Return False if there is no room; then nothing has changed, except that the tree may have given up pages.
 
-        Look for all tokens but the last, because the model has to run on at least one. The request shares the whole
+        Look for all tokens but the last, because the model must run on at least one token. The request shares the whole
         pages that `match` finds. If `match` also finds a page in part, the request gets a copy of that page, as the
         page after the shared ones (copy-on-write). `cache.reserve` reserves everything but the shared pages, and
         `cache.copy_page` copies. `reserve` may just have given up the page that is copied, or even have given it to the
@@ -50,8 +50,8 @@ class PrefixCache(Prefixes):
         """Put a request's pages that are full of computed tokens into the tree, unless the tree knows them. The request
         then has the pages that `insert` returns.
 
-        The last of these full pages shows whether the tree knows them: if the request is the only holder of this page,
-        the tree does not.
+        The last full page shows whether the tree knows all of them: if the request is the only holder of this page, the
+        tree does not.
 
         Task: w3d5.4
         """

@@ -13,8 +13,8 @@ __all__ = ["Node", "PrefixTree", "common"]
 class Node:
     """A page full of tokens, which follow those of its ancestors. The root has no tokens and no page.
 
-    tokens: exactly the tokens whose keys and values are in the page. children: the nodes that follow this one, by their
-    tokens. last_used: the time of the node's last use, as a number that grows with every use of a node.
+    tokens: exactly the tokens whose keys and values are in the page. children: the nodes that follow this one, keyed by
+    their tokens. last_used: the time of the node's last use, as a number that grows with every use of a node.
     """
 
     def __init__(self, tokens: tuple[int, ...], page: int, parent: Node | None):
@@ -23,7 +23,7 @@ class Node:
         self.last_used = 0
 
     def __iter__(self) -> Iterator[Node]:
-        """Yield all nodes below this one, parents first."""
+        """Yield all descendants of this node, parents first."""
         found = list(self.children.values())
         while found:
             node = found.pop()
@@ -45,7 +45,7 @@ class PrefixTree:
         self.pool = pool
         self.root = Node((), -1, None)
         self._time = 0
-        self._by_use: dict[int, Node] = {}  # by page: the least recently used first; some may have been evicted
+        self._by_use: dict[int, Node] = {}  # keyed by page, the least recently used first
 
     def touch(self, node: Node) -> None:
         """Record that a node is used now, later than all others so far."""
@@ -56,7 +56,7 @@ class PrefixTree:
 
     def match(self, tokens: Sequence[int]) -> tuple[list[int], int]:
         """Return the pages of the longest known beginning of a text, in order, and how many of the text's positions
-        they hold.
+        these pages hold.
 
         First come whole pages, as long as a child has exactly the next tokens of the text. Then comes one page in part:
         that of the next child whose tokens have the longest beginning in common with the rest of the text, one token or

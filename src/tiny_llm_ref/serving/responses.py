@@ -1,4 +1,4 @@
-"""From the updates of a call's requests to what the client gets. Given."""
+"""Turns the updates of a call's requests into the answer that the client gets. Given."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -31,8 +31,8 @@ def joined(updates: Sequence[Update]) -> Update:
 
 
 class Writer:
-    """A writer of the answer to a call: whole, or in chunks. All its parts have the same id, created (seconds since
-    1970) and model. The models check what is made here."""
+    """A writer of the answer to a call: whole, or in chunks. All chunks have the same id, time (`created`, in seconds
+    since 1970) and model name. The pydantic models in `answers.py` check the result."""
 
     whole: tuple[type[Sent], str]  # the model of the whole answer, and its name in OpenAI's API
     part: tuple[type[Sent], str]
@@ -47,11 +47,11 @@ class Writer:
         return self._sent(*self.whole, [self._choice(i, each) for i, each in enumerate(choices)], counts)
 
     def begin(self, index: int) -> Sent | None:
-        """Return the event with which a choice's stream begins."""
+        """Return the event with which a choice's stream begins, or None."""
         return None
 
     def chunk(self, index: int, update: Update) -> Sent:
-        """Return an event of a stream: the news of a choice."""
+        """Return an event of a stream: an update of a choice."""
         return self._sent(*self.part, [self._delta(index, update)])
 
     def end(self, counts: Counts) -> Sent:
@@ -63,11 +63,11 @@ class Writer:
         return kind.model_validate(found if counts is None else {**found, "usage": _usage(counts)})
 
     def _choice(self, index: int, update: Update) -> _Json:
-        """Return a whole choice."""
+        """Return a whole choice as the API writes it."""
         raise NotImplementedError
 
     def _delta(self, index: int, update: Update) -> _Json:
-        """Return the news of a choice."""
+        """Return an update of a choice as the API writes it."""
         raise NotImplementedError
 
     def _text(self, token: int) -> str:

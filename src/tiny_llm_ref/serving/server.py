@@ -98,7 +98,7 @@ class Server:
         return Starlette(routes=routes, middleware=list(self._middleware()), exception_handlers=HANDLERS)
 
     def _middleware(self) -> Iterator[Middleware]:
-        """Yield the layers that a request passes before the routes."""
+        """Yield the layers through which a request passes on its way to the routes."""
         if self.limits.names is not None:
             yield Middleware(LocalHosts, names=self.limits.names)
         if origins := list(self.limits.origins):
@@ -160,7 +160,7 @@ class Server:
     async def read(self, kind: Any, request: HttpRequest) -> Any:
         """Read and check the body of a client's request."""
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise ApiError(415, "Content-Type: expected application/json")  # any web page may send other types unasked
+            raise ApiError(415, "Content-Type: expected application/json")  # web pages may send other types unasked
         body, most = bytearray(), self.limits.max_body
         async for part in request.stream():
             body += part
@@ -171,7 +171,7 @@ class Server:
         else:
             found = await self._unless_gone(request, self._prompts.parse(lambda: parse(kind, bytes(body))))
         found = found.filled_in(self.model.sampling or {})
-        self._admit(found.n * len(getattr(found, "prompt", [""])))  # before there may be much to encode
+        self._admit(found.n * len(getattr(found, "prompt", [""])))  # before encoding, which may take long
         self._check_model(found.model)
         if max(found.biases, default=0) >= (size := self._prompts.size):
             raise ApiError(400, f"logit_bias: expected token ids below {size}", param="logit_bias")
@@ -203,7 +203,7 @@ class Server:
         return _response(await until_gone(request.receive, self.collect(choices, writer), self.limits.timeout))
 
     async def collect(self, choices: Sequence[Choice], writer: Writer) -> Sent:
-        """Return the whole answer."""
+        """Wait for all updates, and return the whole answer."""
         found: list[list[Update]] = [[] for _ in choices]
         async with aclosing(self.updates(choices)) as updates:
             async for index, update in updates:
@@ -211,7 +211,7 @@ class Server:
         return writer.answer([joined(each) for each in found])
 
     async def events(self, choices: Sequence[Choice], writer: Writer, has_usage: bool) -> AsyncGenerator[str, None]:
-        """Yield what is sent of a stream, each event as JSON, and [DONE] after the last."""
+        """Yield the events of a stream, each as JSON, and [DONE] after the last event."""
         begun, counts = set[int](), Counts()
         async with aclosing(self.updates(choices)) as updates:
             async for index, update in updates:
@@ -273,7 +273,7 @@ class Server:
         return min(wanted, room)
 
     async def _unless_gone(self, request: HttpRequest, work: Coroutine[Any, Any, _T], param: str | None = None) -> _T:
-        """Return the result of work that comes before the answer. param: the parameter that a ValueError is about.
+        """Return the result of work that precedes the answer. param: the parameter that a ValueError of it is about.
 
         Raises:
             ApiError: the work raised a ValueError.

@@ -7,7 +7,7 @@ enum memory_order { memory_order_relaxed };
 
 template <class T>
 struct atomic {
-    T value;  // only the functions below may use it
+    T value;  // only the functions in this file may use it
 };
 typedef atomic<int> atomic_int;
 typedef atomic<uint> atomic_uint;

@@ -67,7 +67,7 @@ MSL_F2(step, y < x ? 0.0f : 1.0f)
 MSL_F2(nextafter, __builtin_nextafterf(x, y))
 MSL_F2(divide, x / y)
 
-// A minimum or maximum can hide an uninitialised argument, because it may return the other one. So it checks both.
+// A minimum or maximum may return the other argument and so hide an uninitialised one. So it checks both arguments.
 #define MSL_CHOICE(name, expression)                                                                  \
     MSL_F2(msl_##name, expression)                                                                    \
     template <class T>                                                                                \
