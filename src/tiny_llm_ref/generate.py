@@ -160,7 +160,7 @@ class StreamingDetokenizer:
 
     def __init__(self, tokenizer: Decoder):
         self._tokenizer = tokenizer
-        self._context: list[int] = []  # the last tokens whose text was returned: some tokenizers need a context
+        self._context: list[int] = []  # the last tokens that were returned whole: some tokenizers need them
         self._pending: list[int] = []
         self._shown = 0  # characters of context and pending that were returned
 
@@ -221,7 +221,7 @@ class StopStrings:
         return self._held
 
     def _open_end(self, text: str) -> int:
-        """Return the length of the longest end of the text that is the beginning of a stop string."""
+        """Length of the longest end of the text with which a stop string begins."""
         beginnings = (stop[:length] for stop in self._stops for length in range(1, min(len(stop), len(text) + 1)))
         return max((len(beginning) for beginning in beginnings if text.endswith(beginning)), default=0)
 
