@@ -232,4 +232,4 @@ def test_the_checkpoints_sampling(
 def test_a_damaged_generation_config(advised: Callable[..., Path]) -> None:
     code, stdout, stderr = call("main", "--model", advised(top_p=3), "--prompt", "x")
     assert (code, stdout, stderr.count("\n")) == (1, b"", 1)
-    assert "generation_config.json: top_p: expected more than 0 and at most 1, got 3; correct it, or" in stderr
+    assert "generation_config.json: top_p: Input should be less than or equal to 1, got 3; correct it, or" in stderr
