@@ -336,7 +336,7 @@ def test_an_update_that_breaks_what_works_is_not_made(course, clone):
     result = clone.run("update")
     assert result.returncode == 1
     assert "✘ w1d4.1" in result.stdout, "what the newer tests say"
-    assert "nothing was changed, because the newer course would break what works now: " in result.stderr
+    assert "nothing was changed, because the newer course would break code that works now: " in result.stderr
     assert "tiny_llm.positional_encoding cannot be imported: ModuleNotFoundError: " in result.stderr
     assert "tasks that you solved fail the newer tests: w1d4.1. To update anyway" in result.stderr
     assert state(clone) == before
