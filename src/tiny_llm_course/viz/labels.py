@@ -1,4 +1,4 @@
-"""Labels of tokens in pictures: the text of a token, with a visible sign for each character."""
+"""Labels of tokens in pictures: the text of a token, with a visible symbol for each character."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def token_bytes(entry: str | None, token: int) -> bytes:
 def token_labels(pieces: Sequence[bytes]) -> list[str]:
     """Return a label for each token of a text. pieces: the bytes of each token.
 
-    Spaces and line breaks become signs. A character that is spread over several tokens is in the label of each of
+    Spaces and line breaks become symbols. A character that is spread over several tokens is in the label of each of
     them, with a number: "鰯[1/3]", "鰯[2/3]", "鰯[3/3]". Bytes that form no character are written as "<F0 9F>".
     """
     owners = [token for token, piece in enumerate(pieces) for _ in piece]  # the token of each byte
