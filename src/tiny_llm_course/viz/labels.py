@@ -88,7 +88,7 @@ def _visible(character: str) -> str:
 
 def _letters() -> dict[str, int]:
     """Return GPT-2's alphabet: letter -> byte. A printable byte has its own character; the others have letters from
-    U+0100 on."""
+    U+0100 onwards."""
     shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
     hidden = [byte for byte in range(256) if byte not in shown]
     return {chr(byte): byte for byte in shown} | {chr(256 + i): byte for i, byte in enumerate(hidden)}
