@@ -201,7 +201,7 @@ def test_task_1_leaves_its_inputs_alone(impl, L):
     ids=["another batch", "other heads", "another head size", "another dtype"],
 )
 def test_task_1_what_does_not_fit(impl, sizes, dtype):
-    """Arrays of another shape or dtype raise a ValueError, even where broadcasting could store them. Keep the call of
+    """Arrays of another shape or dtype raise a ValueError, even where broadcasting could store them. Keep the call to
     `_check_new`."""
     layer = impl.kv_cache.KVCacheLayer(step=4)
     layer.store(*new_positions(Inputs(9), 3))
@@ -316,7 +316,7 @@ def test_task_2_the_attention_that_was_handed_in(impl):
         assert_close(cache.layers[1].attend(query, key, value, 0.3), array64(query) * 7)
         stored = (2, H_KV, S, HEAD_DIM)
         assert seen.pop() == (query.shape, stored, stored, 0.3, "causal")
-        assert not seen, "one call of `attend` is one call of attention"
+        assert not seen, "one call to `attend` is one call to attention"
         cache.layers[1].offset += L
 
 
@@ -356,7 +356,7 @@ def test_task_2_trim_an_empty_cache(impl):
 @task_2
 @pytest.mark.parametrize("length", [-1, 8])
 def test_task_2_trim_what_is_not_there(impl, length):
-    """Trimming more positions than there are raises a ValueError and changes nothing. Keep the stub's call of
+    """Trimming more positions than there are raises a ValueError and changes nothing. Keep the stub's call to
     `_check_trim`."""
     cache = impl.kv_cache.KVCache(2, step=4)
     cache.advance(7)
@@ -728,7 +728,7 @@ def test_task_3_leaves_the_prompt_alone(impl):
 @task_3
 @pytest.mark.parametrize(("prompt", "max_tokens"), WRONG_ARGUMENTS.values(), ids=WRONG_ARGUMENTS)
 def test_task_3_wrong_arguments(impl, prompt, max_tokens):
-    """Wrong arguments raise a ValueError when the first token is requested. Keep the stub's call of `_check_prompt`."""
+    """Wrong arguments raise a ValueError when the first token is requested. Keep the stub's call to `_check_prompt`."""
     assert_refuses(impl, impl.generate.generate, prompt, max_tokens)
 
 
@@ -915,7 +915,7 @@ def test_task_4_leaves_the_prompt_alone(impl):
 @task_4
 @pytest.mark.parametrize(("prompt", "max_tokens"), WRONG_ARGUMENTS.values(), ids=WRONG_ARGUMENTS)
 def test_task_4_wrong_arguments(impl, prompt, max_tokens):
-    """Wrong arguments raise a ValueError when the first token is requested. Keep the stub's call of `_check_prompt`."""
+    """Wrong arguments raise a ValueError when the first token is requested. Keep the stub's call to `_check_prompt`."""
     assert_refuses(impl, impl.generate.generate_ahead, prompt, max_tokens)
 
 

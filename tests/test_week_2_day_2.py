@@ -157,7 +157,7 @@ def test_task_1_pieces_of_a_prompt(impl, done, L):
 @task_1
 @pytest.mark.parametrize(("L", "S"), [(0, 0), (0, 5), (-1, 3), (2, 1), (6, 5)], ids=str)
 def test_task_1_impossible_lengths(impl, L, S):
-    """No new token, or more new tokens than positions, raises a ValueError. Keep the call of `_check_lengths`."""
+    """No new token, or more new tokens than positions, raises a ValueError. Keep the call to `_check_lengths`."""
     cost_of(impl, STORY, 1, 1)  # a stub ends here
     with pytest.raises((ValueError, AssertionError)):
         cost_of(impl, STORY, L, S)

@@ -50,7 +50,7 @@ def metal_kernel(
     the memory between them.
 
     Raises:
-        MetalCompileError: the source does not compile. The call of the kernel raises this error.
+        MetalCompileError: the source does not compile. Calling the kernel raises this error.
         MetalKernelError: a check failed, or the kernel crashed or ran too long.
     """
     if not output_names:

@@ -30,7 +30,7 @@ def mixed_spaces(source: str, texts: Mapping[str, str], clang: Toolchain, folder
     file.write_text(source, encoding="utf-8")
     lines = run_tool([*clang.command, *_FLAGS, f"-I{_INCLUDE}", str(file)]).stderr.splitlines()
     errors = dict(_relevant(lines, texts))
-    # This text drops the address spaces of methods, so in a kernel that has such methods, no call of a method counts.
+    # This text drops the address spaces of methods, so in a kernel that has such methods, no call to a method counts.
     if not any(map(_QUALIFIED.search, texts.values())):
         errors = dict(_methods(lines, texts)) | errors
     return listed(errors, texts)
@@ -48,7 +48,7 @@ def _errors(lines: Sequence[str], texts: Mapping[str, str]) -> Iterator[tuple[in
 
 
 def _methods(lines: Sequence[str], texts: Mapping[str, str]) -> _Errors:
-    """Yield calls of methods on objects outside of thread memory. Before Metal 4.1, a method accepts no such object."""
+    """Yield calls to methods on objects outside of thread memory. Before Metal 4.1, a method accepts no such object."""
     for _, place, message in _errors(lines, texts):
         space = next((word for word in re.findall(r"\w+", _named(message)) if word in SPACES), "")
         if _OF_METHOD.match(message) and space:

@@ -1,7 +1,7 @@
-"""The machine's C++ compilers: how to find and run them, how to run their programs, and which machine they target.
+"""The machine's C++ compilers: how to find and run them, how to run compiled programs, and which machine they target.
 
-Kernels in C++ (`tiny_llm_native`), the MLX extension and second looks (`tiny_llm_course`) use this module, too. The
-module does not need MLX.
+`tiny_llm_native` also uses this module to compile kernels in C++, and `tiny_llm_course` to build the MLX extension and
+to check a failed kernel again (second_look.py). The module does not need MLX.
 """
 
 import os
@@ -92,7 +92,7 @@ class Toolchain:
 def toolchain() -> Toolchain:
     """Return the compiler that METAL_HOST_CXX or else CXX names; if neither is set, the first compiler that is found.
 
-    METAL_HOST_RUN names the emulator that runs the compiler's programs.
+    METAL_HOST_RUN names an emulator that runs the compiled programs.
 
     Raises:
         MetalHostError: there is no compiler.

@@ -75,8 +75,8 @@ class Kernel:
     ) -> list[mx.array]:
         """Run the function. outputs: the shape and dtype of each result. numbers: the function's number arguments.
 
-        changed: arrays that the function writes into. The first results are these arrays after the call; the function
-        has them as its first outputs, with their content. If nothing else refers to an array when the result is
+        changed: arrays that the function writes into. The function gets these arrays, already filled, as its first
+        outputs, and the first results are the changed arrays. If nothing else refers to an array when the result is
         computed, the result takes over its memory; otherwise the array stays as it is, and the result is a changed
         copy.
 
@@ -185,8 +185,8 @@ def get_ready() -> None:
 
 
 def set_threads(count: int) -> None:
-    """Set how many threads kernels use, from the next kernel on. The environment variable TINY_LLM_THREADS sets the
-    number at the start."""
+    """Set how many threads all later kernels use. The environment variable TINY_LLM_THREADS sets the number
+    at the start."""
     _loaded().set_threads(count)
 
 

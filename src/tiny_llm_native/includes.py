@@ -1,4 +1,4 @@
-"""The files that a file of C++ includes. This module imports none of our modules, so it works even if those do not."""
+"""Finds the files that a C++ file includes. This module imports none of our modules, so it works even if they fail."""
 
 import re
 from collections.abc import Iterable

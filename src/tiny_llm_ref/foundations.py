@@ -72,7 +72,7 @@ def additive_attention(
 def attention_heatmap(
     weights: mx.array, queries: Sequence[str] | None = None, keys: Sequence[str] | None = None
 ) -> str:
-    """Draw the weights as text: one line per query, with one number per key, and a darker sign before a larger number.
+    """Draw the weights as text: a line per query; per key, a shade and a number. A larger number has a darker shade.
 
     Shapes: weights: L x S, none below 0.
     queries, keys: names of the lines and of the columns; by default, their indices.

@@ -115,7 +115,7 @@ def generate_ahead(
 ) -> Iterator[int]:
     """Yield the same tokens as `generate`, but read each token only after submitting the next step.
 
-    A step is a call of `next_logits` and of the sampler, and computes one token. `mx.async_eval` submits a step to MLX
+    A step is a call to `next_logits` and to the sampler, and computes one token. `mx.async_eval` submits a step to MLX
     and does not wait for the result. The next step takes the array with this token, even if it is not computed yet.
     So MLX can compute the next step while Python reads a token and the caller prints it.
     When token t is yielded, steps 1 to t + 1 have been submitted, but no step for a token beyond max_tokens or beyond

@@ -211,7 +211,7 @@ def test_what_is_written_can_be_read() -> None:
     text = written(task, code, PytestRun(results=[failed], problem="ended"), ["python 3"])
     assert read(text) == Reported(task.id, code)
     assert "The run ended early:" in text
-    for broken, said in ((text.replace("# w2d2.3", "w2d2.3"), "this is no report"), ("# w2d2.3 x", "expected code")):
+    for broken, said in ((text.replace("# w2d2.3", "w2d2.3"), "this is not a report"), ("# w2d2.3 x", "expected code")):
         with pytest.raises(ValueError, match=said):
             read(broken)
 

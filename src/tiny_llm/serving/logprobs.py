@@ -1,4 +1,4 @@
-"""Optional extras of a request: changes of its logits before a token is chosen, and log-probabilities. Given."""
+"""Optional extras of a request: changes to its logits before a token is chosen, and log-probabilities. Given."""
 
 from collections.abc import Sequence
 from typing import TypeAlias

@@ -126,5 +126,5 @@ class PrefixTree:
 
 
 def common(a: Sequence[int], b: Sequence[int]) -> int:
-    """Count the tokens that two texts have in common from the beginning on."""
+    """Return the length of the two texts' common beginning, in tokens."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))

@@ -1,4 +1,4 @@
-"""Turns the exceptions of a command into an exit code, and lines for the user."""
+"""Turns the exceptions of a command into an exit code and lines for the user."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The ladder of each kernel: its fallback, MLX's operation, the kernel of each task, and the course's given kernel.
+"""Cases to compare for each kernel: the fallback, MLX's operation, the kernel of each task, and the given kernel.
 
-On a GPU, the ladder is short: the fallback, MLX's operation, and the kernel in Metal.
+On a GPU, `bench` compares only three: the fallback, MLX's operation, and the kernel in Metal.
 """
 
 from __future__ import annotations

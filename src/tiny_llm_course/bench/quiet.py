@@ -104,8 +104,8 @@ def counters() -> Counters:
 
 
 def _linux_seconds(file: Path = Path("/proc/stat")) -> float | None:
-    """Return the seconds of work by the processors that this process may use, without idling and waiting for disks.
-    Time that other virtual machines took (steal) counts as work."""
+    """Return for how many seconds the processors that this process may use have worked. Idle time and waiting for disks
+    do not count; time that other virtual machines took (steal) counts as work."""
     try:
         lines = [line.split() for line in file.read_text(encoding="utf-8").splitlines()]
     except OSError:

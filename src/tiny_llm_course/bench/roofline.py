@@ -1,4 +1,4 @@
-"""`tiny-llm roofline`: the limits of this machine, and the speeds that they allow a model's prefill and decode."""
+"""`tiny-llm roofline`: the limits of this machine, and how fast they let a model's prefill and decode run."""
 
 from __future__ import annotations
 

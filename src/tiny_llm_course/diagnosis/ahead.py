@@ -33,9 +33,9 @@ TEST_LIMIT = 3600  # the time limit in seconds for compiling all mistakes of a t
 def compile_ahead(day: Day, test: str = "") -> None:
     """Start compiling the known mistakes of a day's tasks in C++ and Metal, and return at once.
 
-    test: the name of a failed test. This test's calls decide for which types the mistakes in Metal are compiled. Empty:
-    the calls of each task's first test decide. If another process is compiling them, or has compiled them, nothing
-    starts.
+    test: the name of a failed test. The calls in this test decide for which types the mistakes in Metal are compiled.
+    If the name is empty, the calls in each task's first test decide. If another process is compiling these mistakes, or
+    has compiled them, nothing starts.
     """
     workspace = Workspace()
     has_native = any(map(is_native, workspace.files(day)))

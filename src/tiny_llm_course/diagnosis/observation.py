@@ -91,7 +91,7 @@ def observe(function: Callable[..., Any], arguments: dict[str, Any]) -> Observat
             function(**arguments)
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # pytest's failures are no subclass of Exception
+        except BaseException as error:  # pytest's failures are not a subclass of Exception
             observation.error = error
     return observation
 

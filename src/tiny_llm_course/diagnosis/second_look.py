@@ -1,4 +1,4 @@
-"""Takes a second look at a failure in C++: shows compiler warnings, and faults found by a checked run of the test."""
+"""Checks a failed C++ kernel again, in a second look: shows compiler warnings, and faults that a checked run finds."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _argument_names(source: Path, kernel: str) -> dict[str, list[str]]:
 
 
 def _argument(names: dict[str, list[str]], values: dict[str, Any]) -> str:
-    """Return the kernel's name for an array; "" for memory that is no array."""
+    """Return the name that the kernel gives to an array; "" if the memory is not an array."""
     memory = values.get("memory", "output")
     if memory not in names or "number" not in values:
         return ""

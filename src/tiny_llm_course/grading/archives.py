@@ -1,4 +1,4 @@
-"""The files of a submission: a folder, a ZIP or a tar archive.
+"""Reads the files of a submission: a folder, a ZIP archive or a tar archive.
 
 Archives are read in place. Nothing is unpacked into folders, so a name such as ../../x leads nowhere. Files that are
 not regular are listed but never opened: opening a FIFO waits for ever, and a link may lead anywhere.

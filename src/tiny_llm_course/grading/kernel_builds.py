@@ -1,4 +1,4 @@
-"""Compiles submitted kernels. The worker cannot do this, because a submission may start no process.
+"""Compiles submitted kernels. The worker cannot do this, because a submission may not start a process.
 
 A submission decides what the compiler reads and how long it takes. So the compiler runs in the submission's sandbox,
 with the submission's limits.

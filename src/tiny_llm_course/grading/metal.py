@@ -1,4 +1,4 @@
-"""Runs a submission's Metal kernels, since the submission may start no process: `metal.py SOCKET SANDBOX MEMORY`.
+"""Runs a submission's Metal kernels, since a submission may not start a process: `metal.py SOCKET SANDBOX MEMORY`.
 
 These kernels are compiled to machine code, like those in C++ (kernel_builds.py), so they run in the sandbox and with
 the limits of the submission's process.

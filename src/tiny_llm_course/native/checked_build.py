@@ -1,4 +1,4 @@
-"""Builds a file of kernels for a second look: with checks, with warnings, or with variables that start as 0."""
+"""Builds a failed kernel again for second_look.py: with checks, with warnings, or with variables that start as 0."""
 
 from __future__ import annotations
 

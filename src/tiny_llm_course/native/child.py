@@ -1,4 +1,4 @@
-"""Runs a long process: yields its output line by line, and ends all its processes if the command is interrupted."""
+"""Runs a slow program: yields its output line by line, and ends it and its child processes if a user interrupts it."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ MOST_THREADS = 256
 
 
 def check_threads(count: int) -> None:
-    """Raise a CommandError if kernels cannot run on so many threads."""
+    """Raise a CommandError if kernels cannot run on this number of threads."""
     if not 1 <= count <= MOST_THREADS:
         raise CommandError(
             "wrong_value", option="--threads", expected=phrase("from_to", first=1, last=MOST_THREADS), got=count

@@ -73,7 +73,7 @@ def read(text: str) -> Reported:
     """
     match = re.search(r"^# (w\d+d\d+\.\d+) ", text, re.MULTILINE)
     if match is None:
-        raise ValueError("expected a line such as `# w1d1.1 ...`, got none: this is no report")
+        raise ValueError("expected a line such as `# w1d1.1 ...`, got none: this is not a report")
     code, rest = {}, text.partition(HEADING)[2]
     while section := CODE.match(rest):
         code[section["path"]], rest = section["code"], rest[section.end() :]

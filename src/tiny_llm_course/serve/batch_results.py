@@ -1,4 +1,4 @@
-"""The results of `tiny-llm batch`: a line in a file for each finished request, which is kept even after a crash."""
+"""The results of `tiny-llm batch`: a file with a line for each finished request, kept even after a crash."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Describes a working engine for the web page of `tiny-llm serve`: the requests that run or wait, and the owner of each
-page of the cache."""
+"""Describes a running engine for the dashboard of `tiny-llm serve`: the running and waiting requests, and the owner of
+each cache page."""
 
 from __future__ import annotations
 

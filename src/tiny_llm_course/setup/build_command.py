@@ -1,4 +1,4 @@
-"""`tiny-llm build-ext`: builds the MLX extension, compiles the written C++ kernels, and a day's known mistakes."""
+"""`tiny-llm build-ext`: builds the MLX extension, and compiles the written C++ kernels and a day's known mistakes."""
 
 from __future__ import annotations
 

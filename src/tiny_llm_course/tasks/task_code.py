@@ -115,7 +115,7 @@ def _task_ids(node: Definition, filename: str) -> tuple[TaskId, ...]:
 
 
 def leading_checks(function: Function) -> list[ast.stmt]:
-    """Return the calls of `_check_*` at the beginning of a function, which its stub keeps."""
+    """Return the calls to `_check_*` at the beginning of a function, which its stub keeps."""
     body = function.body[1:] if ast.get_docstring(function) is not None else function.body
     return list(takewhile(_is_check, body))
 

@@ -74,7 +74,7 @@ def offer_report(done: PytestRun, words: Messages) -> None:
 def show_failure(failure: Result, done: PytestRun, words: Messages) -> bool:
     """Show the message of a failure, the lines that led to the failure, and its explanation if there is one.
 
-    Return whether a known mistake, advice or a second look explains the failure.
+    Return whether a known mistake, advice or a second look (second_look.py) explains the failure.
     """
     show(f"{failure.task}: {failure.test}", fg="red", bold=True)
     if failure.doc:

@@ -30,8 +30,8 @@ _asked_for: list[str] = []  # --lang of the running commands; unlike a context v
 
 @dataclass(frozen=True)
 class Phrase:
-    """A placeholder's value that is itself a text, shown in the message's language. The phrases of a list are joined.
-    Call `phrase` to make a phrase."""
+    """A placeholder's value that is itself a text, shown in the message's language. A value can also be a list of
+    phrases, whose texts are joined. Call `phrase` to make a phrase."""
 
     key: str
     values: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Text for a terminal or a pipe, with the colours, signs and line breaks that it can show."""
+"""Text for a terminal or a pipe, with the colours, symbols and line breaks that it can show."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ class Signs(NamedTuple):
 
 
 def signs() -> Signs:
-    """Return the signs that the terminal can show."""
+    """Return the symbols ✔✘–○█▒░, or ASCII characters if the terminal cannot show these symbols."""
     pretty = Signs(*"✔✘–○█▒░")
     try:
         "".join(pretty).encode(sys.stdout.encoding or "ascii")

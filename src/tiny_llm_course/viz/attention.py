@@ -18,7 +18,7 @@ __all__ = ["show_attention"]
 LIMIT = 128  # tokens that a page can show
 ROWS = 24  # tokens that the text can show, from the end of the prompt
 LABEL = 12  # columns of a terminal
-DARKNESS = ((0.5, "full"), (0.2, "half"), (0.05, "empty"))  # the smallest weight for each sign
+DARKNESS = ((0.5, "full"), (0.2, "half"), (0.05, "empty"))  # the smallest weight for each shade
 
 
 def show_attention(
@@ -54,8 +54,8 @@ def _check(option: str, value: int, count: int) -> None:
 
 
 def _text(seen: Attention) -> str:
-    """Return a line for each of the last tokens: a bar of signs, darker for larger weights, and the two keys with the
-    largest weights."""
+    """Return a line for each of the last tokens: a bar of shades, darker for larger weights, and the two keys with
+    the largest weights."""
     width = terminal_width(sys.stdout)
     first = max(0, len(seen.labels) - ROWS)
     with_signs = len(seen.labels) + 3 * LABEL + 16 <= width

@@ -227,7 +227,7 @@ class _Drawing:
             self._y += LINE
 
     def _samples(self) -> list[tuple[float, Callable[[float], None], str]]:
-        """Return the width, the drawing function and the meaning of each sign that occurs."""
+        """Return the width, the drawing function and the meaning of each symbol that occurs."""
         words, drawn = self._words, self.plan.shown()
         rows = [line for line in drawn if isinstance(line, Row)]
         waits = [line for line in drawn if isinstance(line, Wait)]

@@ -123,7 +123,8 @@ def racing(call: Call) -> list[Event]:
 
 
 def _access_of(party: Party, events: Sequence[Event], other: Sequence[Event]) -> list[Event]:
-    """Find, at the line that the error names, this party's last access that conflicts with one by the other party."""
+    """Return the last access by this thread, at the line that the error names, that conflicts with all accesses in
+    `other`. The list is empty if there is no such access."""
     for event in reversed(events):
         is_there = not party.line or (event.file, event.line) == (party.file, party.line)
         if event.thread == party.thread and event.kind != "wait" and is_there and all(_meet(event, e) for e in other):

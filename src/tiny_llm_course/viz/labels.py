@@ -1,4 +1,4 @@
-"""Labels of tokens in pictures: the text of a token, with a visible sign for each character."""
+"""Labels of tokens in pictures: the text of a token, with a visible symbol for each character."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def token_bytes(entry: str | None, token: int) -> bytes:
 def token_labels(pieces: Sequence[bytes]) -> list[str]:
     """Return a label for each token of a text. pieces: the bytes of each token.
 
-    Spaces and line breaks become signs. A character that is spread over several tokens is in the label of each of
+    Spaces and line breaks become symbols. A character that is spread over several tokens is in the label of each of
     them, with a number: "鰯[1/3]", "鰯[2/3]", "鰯[3/3]". Bytes that form no character are written as "<F0 9F>".
     """
     owners = [token for token, piece in enumerate(pieces) for _ in piece]  # the token of each byte
@@ -88,7 +88,7 @@ def _visible(character: str) -> str:
 
 def _letters() -> dict[str, int]:
     """Return GPT-2's alphabet: letter -> byte. A printable byte has its own character; the others have letters from
-    U+0100 on."""
+    U+0100 onwards."""
     shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
     hidden = [byte for byte in range(256) if byte not in shown]
     return {chr(byte): byte for byte in shown} | {chr(256 + i): byte for i, byte in enumerate(hidden)}

@@ -22,7 +22,7 @@ _KNOWN = {"steps": phrase("viz_schedule_some")}
 
 @dataclass(frozen=True)
 class Work:
-    """The `length` positions of a request, from `start` on, that a step computed."""
+    """The `length` positions of a request, from `start` onwards, that a step computed."""
 
     id: str
     start: int

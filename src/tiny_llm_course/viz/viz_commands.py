@@ -1,4 +1,4 @@
-"""The commands of `tiny-llm viz`. Each command imports modules only when it is called, so that others start fast."""
+"""The commands of `tiny-llm viz`. Each command imports modules only when it is called, so that all start fast."""
 
 from __future__ import annotations
 

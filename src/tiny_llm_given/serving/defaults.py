@@ -1,4 +1,4 @@
-"""OpenAI's parameters that this server lacks, with the values that ask for nothing, which many clients send. Given."""
+"""OpenAI's parameters that this server lacks, and the neutral values that many clients send for them. Given."""
 
 from typing import Annotated, Literal
 

@@ -67,8 +67,8 @@ class Entity:
     """A person, thing, spot or place in one story.
 
     words: the words of its forms: a person's name, kind, look, gender and pronouns; a thing's noun and look; the noun
-    and preposition (at) of a spot or place. A word that a reader does not know yet is left out. For a person without a
-    look, `look` is "".
+    and preposition (at) of a spot or place. While a story is parsed, words that are not known yet are left out. For a
+    person without a look, `look` is "".
     """
 
     sort: str

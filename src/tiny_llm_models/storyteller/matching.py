@@ -88,7 +88,7 @@ class Matcher:
         return match
 
     def _read(self, text: Text, number: int, at: Match) -> Iterator[Match]:
-        """Yield the ways to read a text from its part `number` on."""
+        """Yield the ways to read a text from its part `number` onwards."""
         while number < len(text):
             self._fuel -= 1
             part = text[number]

@@ -45,7 +45,10 @@ class Question:
 
 @dataclass(frozen=True)
 class _Option:
-    """A possible question. lines: the kind whose lines express the question. answered: whether the story answers it."""
+    """A possible question. lines: its kind, a key of `ROLES`; the lines of this kind in rules.toml word the question.
+
+    answered: whether the story answers the question.
+    """
 
     lines: str
     roles: Mapping[str, Entity]

@@ -59,7 +59,7 @@ struct Problem {
         });
     }
 
-    // Loads `count` keys or values of a head from `first` on, padded with zeros.
+    // Loads `count` keys or values of a head from `first` onwards, padded with zeros.
     virtual void load_rows(const StridedRows& rows, int64_t kv_head, int64_t first, int64_t count, float* to) const {
         copy_rows(rows, kv_head * S + first, count, to);
     }

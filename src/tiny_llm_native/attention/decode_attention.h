@@ -100,7 +100,7 @@ struct DecodeAttention {
           scores(rows * PART),
           whole(D == padded ? 0 : PART * padded * sizeof(float)) {}
 
-    // Computes the scores of all rows and `count` more keys of the part, from key j on. ahead: a row that will be read
+    // Computes the scores of all rows and of `count` more keys, from key j onwards. ahead: a row that will be read
     // soon.
     template <typename T>
     [[gnu::noinline]] void score(const T* key, int64_t step, int64_t j, int64_t count, const T* ahead) {
@@ -117,7 +117,7 @@ struct DecodeAttention {
         });
     }
 
-    // Turns a row's scores into weights exp(score - largest), which are 0 from `seen` on. If seen is 0, the total is 0.
+    // Turns scores of a row into weights exp(score - largest), 0 from `seen` onwards. If seen is 0, the total is 0.
     Sums weigh(int64_t row, int64_t seen) {
         float* x = &scores[row * PART];
         const int64_t end = (std::max(keys, seen) + WIDTH - 1) / WIDTH * WIDTH;
@@ -133,7 +133,7 @@ struct DecodeAttention {
         return {most[0], folded(sums)};
     }
 
-    // Adds the values of `count` keys from key j on, times their weights, to each row's place in `out`.
+    // Adds the values of `count` keys from key j onwards, times their weights, to each row's place in `out`.
     template <typename T>
     [[gnu::noinline]] void add_values(const T* value, int64_t step, int64_t j, int64_t count, const T* ahead,
                                       float* out, int64_t out_step) {
@@ -169,7 +169,7 @@ struct Part : DecodeAttention {
 
     explicit Part(const Problem& p) : DecodeAttention(p.D, p.padded, p.group * p.L), p(p) {}
 
-    // Computes the scores of all rows and `count` keys from `first` on.
+    // Computes the scores of all rows and `count` keys from `first` onwards.
     void score(int64_t kv_head, int64_t first, int64_t count) {
         for (int64_t r = 0; r < rows; r++) p.load_query(kv_head * p.group + r / p.L, r % p.L, &queries[r * padded]);
         in_pieces(p.key, kv_head, first, count, [&](auto* key, int64_t j, int64_t some, auto* ahead) {
@@ -177,7 +177,7 @@ struct Part : DecodeAttention {
         });
     }
 
-    // Adds the values of `count` keys from `first` on, times their weights, to each row's place in `out`.
+    // Adds the values of `count` keys from `first` onwards, times their weights, to each row's place in `out`.
     void add_values(int64_t kv_head, int64_t first, int64_t count, float* out, int64_t out_step) {
         in_pieces(p.value, kv_head, first, count, [&](auto* value, int64_t j, int64_t some, auto* ahead) {
             DecodeAttention::add_values(value, p.value.step(), j, some, ahead, out, out_step);

@@ -7,7 +7,7 @@
 
 namespace tiny_llm {
 
-// Positions of a request whose keys and whose values follow one another in memory from this row on. A page has
+// Positions of a request whose keys and whose values follow one another in memory from this row onwards. A page has
 // page_size rows for each head of keys, one head after the other; `row` is counted from the first row of page 0.
 struct Run {
     int64_t row, count;
@@ -148,7 +148,7 @@ struct FewRows : DecodeAttention {
         std::fill_n(out.begin(), rows * padded, 0.f);
     }
 
-    // Computes the scores of all rows and the run's keys, which are the part's keys from j on.
+    // Computes the scores of all rows and the run's keys, which are the part's keys from j onwards.
     void score(Run run, int64_t j) {
         stay_inside(run, j);
         const int64_t later = j + AHEAD - part_.size();  // after the keys come the values
@@ -158,7 +158,7 @@ struct FewRows : DecodeAttention {
         });
     }
 
-    // Adds the run's values, which are the part's values from j on, times their weights, to each row's sum.
+    // Adds the run's values, which are the part's values from j onwards, times their weights, to each row's sum.
     void add_values(Run run, int64_t j) {
         stay_inside(run, j);
         const int64_t later = j + AHEAD - part_.size();

@@ -15,7 +15,7 @@ class Guard {
     static constexpr size_t SIZE = 1 << 18;  // bytes: whole pages
     static inline std::atomic<bool> is_on = false;
 
-    // Guards SIZE bytes from each of these places on. Each place is the start of a page.
+    // Guards SIZE bytes from each of these places onwards. Each place is the start of a page.
     explicit Guard(std::vector<char*> places) {
         guarded = std::move(places);
         touched = NONE;

@@ -1,4 +1,4 @@
-"""The speed of each number type (arithmetic.py), measured with products of the size of a layer."""
+"""The speed of each number type (arithmetic.py), measured with matrix products as large as a layer's."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Operations on packed weights: a transformer block in two, the last norm with the output layer, and the embedding."""
+"""Operations on packed weights: a transformer block in two ops, the last norm with the output layer, and embedding."""
 
 from collections.abc import Sequence
 from functools import cache
