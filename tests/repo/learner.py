@@ -28,7 +28,7 @@ from forks import run_python, start_python  # noqa: E402
 
 NOT_A_LEARNERS = ("PYTEST_", "CI", "BUILD_NUMBER", "LC_", "LANG", "TINY_LLM_", "METAL_HOST", "MLX_")  # variables
 
-__all__ = ["GIT", "Clone", "Terminal", "commit", "git"]
+__all__ = ["GIT", "Clone", "Terminal", "commit", "git", "in_units"]
 GIT = ["git", "-c", "user.name=Ann", "-c", "user.email=ann@example.org", "-c", "init.defaultBranch=main"]
 IN_A_ROW = """
 import json, sys
@@ -122,6 +122,12 @@ def commit(clone: Clone, message: str) -> None:
     """All that is new or changed in a clone."""
     git(clone.root, "add", "--all")
     git(clone.root, "commit", "--quiet", "-m", message)
+
+
+def in_units(text: str, unit: str) -> str:
+    """As an editor indents all of a file, docstrings as well."""
+    rests = [(line, line.lstrip(" ")) for line in text.splitlines(keepends=True)]
+    return "".join(unit * ((len(line) - len(rest)) // 4) + rest for line, rest in rests)
 
 
 class Terminal:

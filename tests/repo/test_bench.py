@@ -124,7 +124,9 @@ def test_ctrl_c_keeps_what_was_measured(stopped):
 
 def test_ctrl_c_says_how_to_go_on(stopped, monkeypatch, tmp_path):
     run, _ = stopped
-    said = re.search(r"Stopped. The figures measured so far \(4\) are kept. To measure the rest: .*?(bench .*)", run.stderr)
+    said = re.search(
+        r"Stopped. The figures measured so far \(4\) are kept. To measure the rest: .*?(bench .*)", run.stderr
+    )
     assert said, run.stderr
     command = said[1]
     assert command == "bench --impl ref --smoke --only rope --only swiglu"

@@ -38,7 +38,7 @@ def expand(words: list[str]) -> str:
 
 
 def cases() -> dict[str, list[str]]:
-    """Each module and its stub, by name. A line that only the module has begins with -, one that only the stub has with +."""
+    """Each module and its stub, by name. Lines that only the module has begin with -, those of the stub with +."""
     found = {}
     for case in Path(__file__).with_name("stub_cases.txt").read_text(encoding="utf-8").split("=== ")[1:]:
         name, *lines = case.splitlines()
