@@ -177,8 +177,6 @@ def test_a_block_that_fails_takes_everything_back(course):
     assert backups.all() == []
 
 
-# A kill
-
 KILLED = """
 import os, signal, sys
 from pathlib import Path

@@ -10,16 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from learner import Clone, commit, git, in_units
+from learner import Clone, commit, git, in_units, new_clone
 
 from tiny_llm_course.learner.progress import Progress, without_change
 from tiny_llm_course.tasks.splice import UnfitError, splice
 from tiny_llm_course.tasks.syllabus import TaskId
 
-
-@pytest.fixture(scope="module")
-def original(tmp_path_factory):
-    return Clone.create(tmp_path_factory.mktemp("clones") / "course")
+original = pytest.fixture(new_clone, scope="module")
 
 
 @pytest.fixture
@@ -120,6 +117,8 @@ def test_no_room_for_what_is_to_be_written(clone, command, size):
     assert clone.run(*command).returncode == 0
     assert state(clone) != before
 
+
+# A kill
 
 REPLACED = """
 import os, signal
