@@ -12,7 +12,8 @@ from learner import run_python
 
 from tiny_llm_course.tasks.stubs import make_stub
 
-__all__ = ["ENVIRONMENT", "FOLDER", "REFERENCE", "RIGHT", "ROOT", "at_call", "at_import", "grade", "package", "stub"]
+__all__ = ["ENVIRONMENT", "FOLDER", "REFERENCE", "RIGHT", "ROOT"]
+__all__ += ["at_call", "at_import", "grade", "package", "stub", "write"]
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "src" / "tiny_llm_ref"
@@ -34,6 +35,11 @@ def at_call(*lines: str) -> str:
 
 def at_import(*lines: str) -> str:
     return RIGHT.replace("import mlx.core as mx\n", "import mlx.core as mx\n" + "".join(f"{line}\n" for line in lines))
+
+
+def write(file: Path, content: str = "x = 1\n") -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(content)
 
 
 def package(folder: Path, **sources: str) -> None:

@@ -14,9 +14,11 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
 from trees import UNFINISHED, build_tree
 
 from tiny_llm_course.tasks.stubs import make_stub
@@ -28,7 +30,7 @@ from forks import run_python, start_python  # noqa: E402
 
 NOT_A_LEARNERS = ("PYTEST_", "CI", "BUILD_NUMBER", "LC_", "LANG", "TINY_LLM_", "METAL_HOST", "MLX_")  # variables
 
-__all__ = ["GIT", "Clone", "Terminal", "commit", "git"]
+__all__ = ["GIT", "Clone", "Terminal", "commit", "git", "in_units", "new_clone"]
 GIT = ["git", "-c", "user.name=Ann", "-c", "user.email=ann@example.org", "-c", "init.defaultBranch=main"]
 IN_A_ROW = """
 import json, sys
@@ -111,6 +113,11 @@ class Clone:
         }
 
 
+def new_clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
+    """For a fixture: `clone = pytest.fixture(new_clone, scope="module")`."""
+    return Clone.create(tmp_path_factory.mktemp("clones") / "course")
+
+
 def git(folder: Path, *arguments: str) -> str:
     """What git prints."""
     run = subprocess.run([*GIT, *arguments], cwd=folder, capture_output=True, text=True)
@@ -124,6 +131,12 @@ def commit(clone: Clone, message: str) -> None:
     git(clone.root, "commit", "--quiet", "-m", message)
 
 
+def in_units(text: str, unit: str) -> str:
+    """As an editor indents all of a file, docstrings as well."""
+    rests = [(line, line.lstrip(" ")) for line in text.splitlines(keepends=True)]
+    return "".join(unit * ((len(line) - len(rest)) // 4) + rest for line, rest in rests)
+
+
 class Terminal:
     """A process in a pseudo-terminal."""
 
@@ -134,6 +147,7 @@ class Terminal:
         self._process = start_python(command[1:], cwd, environment, [theirs] * 3, in_terminal=True)
         os.close(theirs)
         self.raw = ""
+        self._seen = 0  # letters of it, by `wait_for_next`
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     @property
@@ -141,17 +155,36 @@ class Terminal:
         """What stands there since the screen was cleared last, without colours."""
         return re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", self.raw.rpartition("\x1b[H")[2]).replace("\r\n", "\n")
 
+    @property
+    def new(self) -> str:
+        """What was printed since the last `wait_for_next`, with its colours."""
+        return self.raw[self._seen :].replace("\r\n", "\n")
+
     def wait_for(self, text: str, seconds: float = 120) -> str:
         """The screen, once this text is on it."""
+        self._read_until(lambda: text in self.screen, text, seconds)
+        return self.screen
+
+    def wait_for_next(self, pattern: str, seconds: float = 120) -> str:
+        """What was printed since the last call, once this pattern occurs in it."""
+        self._read_until(lambda: re.search(pattern, self.new, re.DOTALL), pattern, seconds)
+        new, self._seen = self.new, len(self.raw)
+        return new
+
+    def _read_until(self, holds: Callable[[], object], expected: str, seconds: float) -> None:
         end = time.monotonic() + seconds
-        while text not in self.screen:
-            assert time.monotonic() < end, f"expected {text!r} on the screen, which shows:\n{self.screen}"
+        while not holds():
+            assert time.monotonic() < end, f"expected {expected!r} on the screen, which shows:\n{self.screen}"
             if select.select([self._descriptor], [], [], 0.1)[0]:
                 try:
                     self._read()
                 except OSError:  # the process has ended
-                    assert text in self.screen, f"expected {text!r}, and the process ended with:\n{self.screen}"
-        return self.screen
+                    assert holds(), f"expected {expected!r}, and the process ended with:\n{self.screen}"
+
+    def is_asleep(self) -> bool:
+        """Whether the process waits: after a prompt, for a key or a signal."""
+        shown = subprocess.check_output(["ps", "-o", "stat=", "-p", str(self._process.pid)], text=True)
+        return shown.startswith("S")
 
     def send(self, keys: str) -> None:
         os.write(self._descriptor, keys.encode())
@@ -169,10 +202,19 @@ class Terminal:
                 while select.select([self._descriptor], [], [], 0.1 if code is None else 0)[0]:
                     self._read()
             if code is not None:
-                os.close(self._descriptor)
+                self.close()
                 return code
-        self._process.kill()
+        self.close()
         raise AssertionError(f"the process did not end; the screen shows:\n{self.screen}")
+
+    def close(self) -> None:
+        """End the process, if it still runs."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        with suppress(OSError):
+            os.close(self._descriptor)
+        self._descriptor = -1
 
     def _read(self) -> None:
         self.raw += self._decoder.decode(os.read(self._descriptor, 65536))

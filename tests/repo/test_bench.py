@@ -31,9 +31,7 @@ from tiny_llm_ref.costs import model_cost
 SECONDS_OF = measuring.seconds_of
 
 
-@pytest.fixture
-def device() -> None:
-    """Kernels choose their own."""
+device = pytest.fixture(lambda: None)  # kernels choose their own
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,7 @@ ROOT = Path(__file__).parents[2]
 RESULTS = sorted((ROOT / "benches" / "results").glob("*.json"))
 
 
-@pytest.fixture
-def device() -> None:
-    """They choose their own."""
+device = pytest.fixture(lambda: None)  # they choose their own
 
 
 @pytest.mark.parametrize(

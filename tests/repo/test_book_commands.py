@@ -26,9 +26,7 @@ DOWNLOADS = ("--model Qwen/", "./course install ")  # what needs the network
 LAST = {"index": "7", "gpu": "2"}  # days of pages that are not a day's
 
 
-@pytest.fixture
-def device() -> None:
-    """Nothing here computes on one."""
+device = pytest.fixture(lambda: None)  # nothing here computes on one
 
 
 def commands_of(page: Path) -> list[str]:

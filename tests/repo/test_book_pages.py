@@ -13,12 +13,14 @@ from typing import Literal
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
-from test_book import LANGUAGES, ROOT, build_pages, page, said, small_book
+from test_book import LANGUAGES, ROOT, build_pages, language, page, said, small_book
 
 sys.path += [str(ROOT / "scripts"), str(ROOT / "book")]
 
 from check_book_pages import open_browser
 from extension.math import untranslated
+
+__all__ = ["language"]
 
 pytestmark = pytest.mark.filterwarnings("ignore:'myst_parser")
 
@@ -70,9 +72,7 @@ WORDS = {
 SCROLLS = "box => box.scrollWidth > box.clientWidth"
 
 
-@pytest.fixture
-def device() -> None:
-    """Nothing here computes on one."""
+device = pytest.fixture(lambda: None)  # nothing here computes on one
 
 
 @pytest.fixture(scope="module")
@@ -85,11 +85,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(ROOT / "book" / FOLDER / "sphinx.po", source / FOLDER)
     build_pages(source, folder)
     return folder
-
-
-@pytest.fixture(params=LANGUAGES)
-def language(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 def found(pattern: str, text: str) -> list[str]:
@@ -160,9 +155,9 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def pages(browser: Browser, built: Path) -> dict[str, Page]:
     """The chapter in both languages, with all folds open."""
-    opened = {language: browser.new_page() for language in LANGUAGES}
-    for language, shown in opened.items():
-        shown.goto((built / language / "week_1/day_1.html").as_uri())
+    opened = {each: browser.new_page() for each in LANGUAGES}
+    for each, shown in opened.items():
+        shown.goto((built / each / "week_1/day_1.html").as_uri())
         shown.evaluate("document.querySelectorAll('details').forEach(fold => fold.open = true)")
     return opened
 

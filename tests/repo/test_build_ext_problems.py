@@ -10,7 +10,7 @@ import sys
 
 import pytest
 from building import COMPILER, as_built, built, made, outdate, refused, stopped_compiler
-from waiting import until
+from waiting import restore_ctrl_c, until
 
 from tiny_llm_course.native import mlx_extension
 from tiny_llm_course.ui.errors import CommandError
@@ -205,10 +205,6 @@ def test_a_folder_that_is_read_only(clone):
     assert str(built(clone)) in said
     assert said.endswith("permission denied\n")
     assert made(clone) == before
-
-
-def restore_ctrl_c():
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.mark.parametrize("existed", [True, False], ids=["after another", "the first"])

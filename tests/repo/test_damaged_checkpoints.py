@@ -11,9 +11,9 @@ from pathlib import Path
 import mlx.core as mx
 import numpy as np
 import pytest
+from checkpoint_edits import INDEX, WEIGHTS, Change, delete, edit, edit_weights, write
 from click.testing import Result
 from learner import run_python
-from test_checkpoints import INDEX, WEIGHTS, Change, delete, edit, edit_weights, write
 from typer.testing import CliRunner
 
 from tiny_llm_course.commands import app
@@ -27,9 +27,7 @@ TEMPLATE = "tokenizer_config.json"
 WHOLE = "expected a whole number, 1 or more, got"
 
 
-@pytest.fixture
-def device() -> None:
-    """The commands choose their own."""
+device = pytest.fixture(lambda: None)  # the commands choose their own
 
 
 @pytest.fixture

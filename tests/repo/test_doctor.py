@@ -7,15 +7,12 @@ import sys
 
 import pytest
 from building import built, old_compiler, path_without, script
-from learner import Clone
+from learner import new_clone
 
 from tiny_llm_course.native import mlx_extension
 from tiny_llm_course.tasks.syllabus import tasks, weeks
 
-
-@pytest.fixture(scope="module")
-def clone(tmp_path_factory):
-    return Clone.create(tmp_path_factory.mktemp("clones") / "course")
+clone = pytest.fixture(new_clone, scope="module")
 
 
 def checks(clone, **environment):

@@ -29,9 +29,7 @@ SOFTMAX = TaskId(2, 2, 5)
 PASSED = [Result(f"test_task_5_{name}", SOFTMAX, "passed") for name in ("a", "b", "c")]
 
 
-@pytest.fixture
-def device() -> None:
-    """What computes here is replaced."""
+device = pytest.fixture(lambda: None)  # what computes here is replaced
 
 
 @pytest.fixture(autouse=True)

@@ -25,9 +25,7 @@ ANSWER = "The key is in the old box.\n"
 GENERATE = ("main", "--model", str(bundled("story")), "--temp", "0", "--prompt", QUESTION)
 
 
-@pytest.fixture
-def device() -> None:
-    """The commands choose their own."""
+device = pytest.fixture(lambda: None)  # the commands choose their own
 
 
 @pytest.fixture(scope="module")

@@ -36,9 +36,7 @@ from tiny_llm_ref.models import load_model
 CASES = [(language, length) for language in LANGUAGES for length in LENGTHS]
 
 
-@pytest.fixture
-def device() -> None:
-    """The answers are counted on the default device."""
+device = pytest.fixture(lambda: None)  # the answers are counted on the default device
 
 
 @cache

@@ -27,9 +27,7 @@ GENEROUS = {mx.float32: 1e-4, mx.bfloat16: 0.02}  # root mean square of the erro
 TUNED = 0.03  # where a processor has fast products of 8-bit numbers only, x is rounded to these
 
 
-@pytest.fixture
-def device() -> None:
-    """Kernels choose their own."""
+device = pytest.fixture(lambda: None)  # kernels choose their own
 
 
 def build(name: str, dtype: mx.Dtype) -> Any:

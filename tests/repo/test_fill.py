@@ -35,9 +35,7 @@ FILLED = len(GREEDY) - 1 + 3  # with a cache: without week 1's loop
 TEXT = ["--temp", "0", "--max-tokens", "12", "--prompt", "Once upon a time"]
 
 
-@pytest.fixture
-def device() -> None:
-    """The commands choose their own: nothing to repeat on each."""
+device = pytest.fixture(lambda: None)  # the commands choose their own: nothing to repeat on each
 
 
 @pytest.fixture(scope="module")

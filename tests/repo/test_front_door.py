@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 from learner import ROOT
-from test_book import LANGUAGES, build, build_pages, said, small_book
+from test_book import build, build_pages, language, said, small_book
 
 from tiny_llm_course.base import places
 from tiny_llm_course.tasks.plan import CORE, about, days_of, hours
 from tiny_llm_course.tasks.syllabus import Day, select_days, weeks
 from tiny_llm_course.tasks.toml import read_toml
 from tiny_llm_course.ui.command_table import ALL
+
+__all__ = ["language"]
 
 READMES = ("README.md", "README.ja.md")
 IDEA = "https://github.com/skyzh/tiny-llm"
@@ -53,9 +55,7 @@ WRONG = {
 pytestmark = pytest.mark.filterwarnings("ignore:'myst_parser")
 
 
-@pytest.fixture
-def device() -> None:
-    """Nothing here computes on one."""
+device = pytest.fixture(lambda: None)  # nothing here computes on one
 
 
 def text_of(name: str) -> str:
@@ -155,11 +155,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert build("gettext", source, folder / "gettext") == ""
     build_pages(source, folder)
     return folder
-
-
-@pytest.fixture(params=LANGUAGES)
-def language(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 def front(built: Path, language: str) -> str:

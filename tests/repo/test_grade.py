@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from handed_in import ENVIRONMENT, FOLDER, REFERENCE, RIGHT, ROOT, at_call, at_import, grade, package
 from typer.testing import CliRunner
-from waiting import until
+from waiting import restore_ctrl_c, until
 
 from tiny_llm_course.commands import app
 from tiny_llm_course.grading.formats import from_json
@@ -244,10 +244,6 @@ def test_what_tests_ask_of_mlx_is_asked_where_the_code_runs(tmp_path):
 def test_the_reference_gets_every_point(week):
     [found] = from_json(grade(REFERENCE, "--week", week, "--format", "json", "--seconds", "3000").stdout)
     assert [task.task for task in found.tasks if not task.points] == []
-
-
-def restore_ctrl_c():
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from attacks import ATTACKS, VICTIMS, hostile_kernel, hostile_metal, hostile_module, succeeded
 from building import script
 from handed_in import at_call, package
-from waiting import until
+from waiting import restore_ctrl_c, until
 
 from tiny_llm_course.diagnosis.package_under_test import REFERENCE
 from tiny_llm_course.grading.protection import protection, told
@@ -157,7 +157,3 @@ def test_no_process_outlives_its_judge(tmp_path, environment, ended):
             os.kill(int(judge), signal.SIGKILL)
         run.communicate()
     assert_nothing_left(temporary)
-
-
-def restore_ctrl_c():
-    signal.signal(signal.SIGINT, signal.default_int_handler)

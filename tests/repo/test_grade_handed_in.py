@@ -11,19 +11,14 @@ import tarfile
 import zipfile
 
 import pytest
-from handed_in import REFERENCE
+from handed_in import REFERENCE, write
 
 from tiny_llm_course.grading import archives, submissions
 from tiny_llm_course.grading.submissions import DAMAGED, TOO_LONG, find_submissions
 
-TASK = "x = 1\n"
+TASK = "x = 1\n"  # what `write` writes
 NORM = "layer_norm.py"
 NO_ENTRY = "expected a folder, a ZIP or tar archive, or a file of the package such as attention.py"
-
-
-def write(file, content=TASK):
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(content)
 
 
 def zipped(file, *names, method=zipfile.ZIP_DEFLATED):

@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from handed_in import ENVIRONMENT, RIGHT, at_call, grade, package
+from handed_in import ENVIRONMENT, RIGHT, at_call, grade, package, write
+from waiting import restore_ctrl_c
 
 from tiny_llm_course.grading import kept_grades as module
 from tiny_llm_course.grading.grades import FAILED, SOLVED, Grade, GradingLimits, TaskGrade, _is_final
@@ -52,10 +53,6 @@ def test_the_same_command_grades_the_rest(tmp_path):
     assert grade(folder, *again, fresh=False).stderr.startswith("3 of 3 grades")
 
 
-def restore_ctrl_c():
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 # ------------------------------------------------------------------------------------------------------------- kept
 
 
@@ -69,11 +66,6 @@ def course(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "ROOT", tmp_path)
     monkeypatch.setattr(module, "SRC", tmp_path / "src")
     return tmp_path
-
-
-def write(file, content):
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(content)
 
 
 def kept(course, week="1", day="4", hidden=None, limits=None):

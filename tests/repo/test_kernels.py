@@ -28,7 +28,15 @@ assert works()
 FILE = (
     '#include "vector.h"\n\nKERNEL(double_it) {\n    for (int64_t i = 0; i < call.in[0].size(); i++)\n        BODY\n}\n'
 )
-HERE = "from pathlib import Path\nhere = Path(extension.__file__).parent\n"
+TWICE = """
+import mlx.core as mx
+from pathlib import Path
+from tiny_llm_native import extension
+x = mx.arange(5.0)
+run = extension.kernel(Path(extension.__file__).parent / "twice.cpp", "double_it")
+BEFORE
+print(run and run([x], [(x.shape, x.dtype)])[0].tolist())
+"""
 RIGHT = "call.out[0].as<float>()[i] = 2 * call.in[0].as<float>()[i];"
 
 
@@ -52,13 +60,10 @@ def kernels(tmp_path):
     return shutil.copytree(ROOT / "src/tiny_llm_native", tmp_path / "tiny_llm_native", ignore=ignored)
 
 
-def double(kernels, body, more="", **environment):
-    """Run a kernel with this body in a process of its own."""
+def double(kernels, body, before="", after="", **environment):
+    """Run a kernel with this body in a process of its own. before, after: what else this process does."""
     (kernels / "twice.cpp").write_text(FILE.replace("BODY", body))
-    code = "import mlx.core as mx\nfrom tiny_llm_native import extension\nx = mx.arange(5.0)\n" + HERE
-    code += "run = extension.kernel(here / 'twice.cpp', 'double_it')\n"
-    code += "print(run and run([x], [(x.shape, x.dtype)])[0].tolist())\n"
-    return python(code + more, PYTHONPATH=str(kernels.parent), **environment)
+    return python(TWICE.replace("BEFORE", before) + after, PYTHONPATH=str(kernels.parent), **environment)
 
 
 def test_a_fork_after_use():
@@ -121,11 +126,12 @@ def test_a_header_that_hides_one_of_the_course(tmp_path):
 
 def test_eight_processes_compile_the_same_file(kernels):
     (kernels / "twice.cpp").write_text(FILE.replace("BODY", RIGHT))
-    code = "import mlx.core as mx\nfrom tiny_llm_native import extension\nx = mx.arange(5.0)\n" + HERE
-    code += "print(extension.kernel(here / 'twice.cpp', 'double_it')([x], [(x.shape, x.dtype)])[0].tolist())"
     environment = os.environ | {"PYTHONPATH": str(kernels.parent)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    runs = [subprocess.Popen([sys.executable, "-c", code], env=environment, **pipes) for _ in range(8)]
+    runs = [
+        subprocess.Popen([sys.executable, "-c", TWICE.replace("BEFORE", "")], env=environment, **pipes)
+        for _ in range(8)
+    ]
     assert [run.communicate()[0] for run in runs] == ["[0.0, 2.0, 4.0, 6.0, 8.0]\n"] * 8
     assert len(list((kernels / "built").glob("twice*"))) == 1
     assert [file.name for file in (kernels / "built").glob(".*")] == []
@@ -174,12 +180,8 @@ def test_a_watched_kernel_writes_where_it_may_not(kernels, body, said):
 )
 def test_guarded_inputs_end_before_memory_that_is_barred(kernels, body, said):
     """What is read there may be without consequence. Another fault ends the program as ever."""
-    kernels.joinpath("twice.cpp").write_text(FILE.replace("BODY", body))
-    code = "import mlx.core as mx\nfrom tiny_llm_native import extension\nx = mx.arange(5.0)\n" + HERE
-    code += "run = extension.kernel(here / 'twice.cpp', 'double_it')\nextension.guard_inputs(True)\n"
-    code += "print(run([x], [(x.shape, x.dtype)])[0].tolist())\n"
-    path = {"PYTHONPATH": str(kernels.parent), "PYTHONFAULTHANDLER": "1"}
-    run = python(code, TINY_LLM_KERNELS="watched", **path)
+    watched = {"TINY_LLM_KERNELS": "watched", "PYTHONFAULTHANDLER": "1"}
+    run = double(kernels, body, before="extension.guard_inputs(True)", **watched)
     assert said in run.stdout + run.stderr
 
 
@@ -387,7 +389,7 @@ def test_without_an_mlx_extension_one_line_says_so(kernels):
     again = (
         "x = mx.zeros((2, 3))\nfrom tiny_llm_ref.kernels import softmax\nfor _ in range(2):\n    softmax.softmax(x)\n"
     )
-    run = double(kernels, RIGHT, again)
+    run = double(kernels, RIGHT, after=again)
     assert run.stdout == "None\n"
     assert run.stderr.count("is not built; to build it: ./course build-ext (until then") == 1
     assert double(kernels, RIGHT, TINY_LLM_KERNELS="off").stderr == ""

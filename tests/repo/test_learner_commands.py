@@ -5,17 +5,14 @@ import subprocess
 import sys
 
 import pytest
-from learner import ROOT, Clone
+from learner import ROOT, Clone, new_clone
 
 from tiny_llm_course.catalogue import entry_of
 from tiny_llm_course.learner.next_steps import command_of
 from tiny_llm_course.tasks.regions import code_files
 from tiny_llm_course.tasks.syllabus import TaskId, tasks, weeks
 
-
-@pytest.fixture(scope="module")
-def clone(tmp_path_factory):
-    return Clone.create(tmp_path_factory.mktemp("clones") / "course")
+clone = pytest.fixture(new_clone, scope="module")
 
 
 @pytest.fixture(autouse=True)

@@ -3,64 +3,17 @@
 from __future__ import annotations
 
 import ast
-import random
-from collections import Counter
 
 import pytest
-from learner import ROOT
+from learner import in_units
+from merge_texts import CPP, MINE, NEWER, STARTED, STUB, WRITTEN
 
-from tiny_llm_course.tasks.imports import bound_names, redirected, relocated
+from tiny_llm_course.tasks.imports import bound_names
 from tiny_llm_course.tasks.regions import any_regions
 from tiny_llm_course.tasks.splice import SpliceError, code_of, definitions
-from tiny_llm_course.tasks.stubs import make_stub
 from tiny_llm_course.tasks.syllabus import TaskId
-from tiny_llm_course.tasks.task_code import StubError, task_parts
 from tiny_llm_course.update.lost_lines import LostLines
-from tiny_llm_course.update.merging import Merged, Moves, merge
-from tiny_llm_course.update.moves import heirs, moved_tasks, shared_places
-from tiny_llm_course.update.written import tasks_by_name
-
-STUB = '''\
-"""Sums."""
-
-import math
-
-from .basics import double
-
-__all__ = ["given", "total"]
-
-
-def total(x: list[float]) -> float:
-    """The sum.
-
-    Task: w1d1.1
-    """
-    raise NotImplementedError("Week 1 Day 1 Task 1: total is yours to write. ")
-
-
-class Mean:
-    """The mean.
-
-    Task: w1d1.2
-    """
-
-    def __init__(self, x: list[float]):
-        self.x = x
-
-    def value(self) -> float:
-        raise NotImplementedError("Week 1 Day 1 Task 2: value is yours to write. ")
-
-
-def given(x: float) -> float:
-    """What is given."""
-    y = double(x)
-    return math.sqrt(y)
-'''
-WRITTEN = STUB.replace(
-    '    raise NotImplementedError("Week 1 Day 1 Task 1: total is yours to write. ")\n',
-    "    # my loop\n    result = 0.0\n    for one in x:\n        result += one\n    return result\n",
-)
-NEWER = STUB.replace("The sum.", "The sum of all.").replace('"""Sums."""', '"""Sums and means."""')
+from tiny_llm_course.update.merging import Merged, merge
 
 
 def merged(yours: str, new: str = NEWER) -> Merged:
@@ -309,15 +262,10 @@ def test_a_newer_syllabus():
 @pytest.mark.parametrize("unit", ["\t", "  "])
 def test_the_learners_indentation(unit: str):
     """An editor has indented all of the file in another way."""
-    yours = "".join(_in_units(line, unit) for line in WRITTEN.splitlines(keepends=True))
+    yours = in_units(WRITTEN, unit)
     text = merged(yours, NEWER.replace("    y = double(x)\n", "    y = double(x)\n    if y < 0:\n        y = 0\n")).text
     assert f"\n{unit}y = double(x)\n{unit}if y < 0:\n{unit * 2}y = 0\n" in text
     assert code_of(text, "total").replace("The sum of all.", "The sum.") == code_of(yours, "total")
-
-
-def _in_units(line: str, unit: str) -> str:
-    rest = line.lstrip(" ")
-    return unit * ((len(line) - len(rest)) // 4) + rest
 
 
 def test_line_ends_and_a_last_line_without_one():
@@ -331,23 +279,6 @@ def test_a_syntax_error_matters_only_if_the_course_changed_the_file():
     assert merge(broken, STUB, STUB, "sums.py").text == broken
     with pytest.raises(SpliceError, match=r"sums.py:\d+: invalid syntax"):
         merge(broken, STUB, NEWER, "sums.py")
-
-
-CPP = """\
-#include "kernel.h"
-
-float half(float x) {
-    // task w1d1.1 begin
-    // Week 1 Day 1 Task 1: what belongs here is yours to write.
-    // task w1d1.1 end
-}
-
-// task w1d1.2 begin
-// Week 1 Day 1 Task 2: what belongs here is yours to write.
-// task w1d1.2 end
-"""
-MINE = "    return x / 2;  // mine\n"
-STARTED = CPP.replace("    // Week 1 Day 1 Task 1: what belongs here is yours to write.\n", MINE)
 
 
 def test_regions_and_what_is_around_them():
@@ -374,197 +305,3 @@ def test_a_region_of_a_task_that_is_new():
     new = CPP + "// task w9d9.9 begin\n// Week 9 Day 9 Task 9: what belongs here.\n// task w9d9.9 end\n"
     text = merge(STARTED, CPP, new, "half.cpp").text
     assert list(any_regions(text, "half.cpp")) == [TaskId(1, 1, 1), TaskId(1, 1, 2), TaskId(9, 9, 9)]
-
-
-def test_a_function_that_comes_from_another_file():
-    """With the helper and the import that it needs."""
-    source = (
-        WRITTEN.replace("return result", "return _rounded(result)") + "\n\ndef _rounded(x):\n    return math.floor(x)\n"
-    )
-    new = '"""Other."""\n\n__all__ = []\n\n\n' + code_of(NEWER, "total")
-    old = '"""Other."""\n\n__all__ = []\n'
-    moves = Moves(arrived={"total": source})
-    there, made = merge(f"{old}\n# mine\n", old, new, "other.py", moves), merge(new, new, new, "new.py", moves)
-    assert "# mine\n" in there.text
-    for text in (there.text, made.text):
-        assert "The sum of all." in text
-        assert "return _rounded(result)" in text
-        assert "def _rounded(x):\n    return math.floor(x)\n" in text
-        assert "import math\n" in text
-
-
-def test_a_function_that_comes_from_a_file_with_other_line_ends():
-    source = WRITTEN.replace("return result", 'y = """one\ntwo"""\n    return result')
-    old, moves = '"""Other."""\n', Moves(arrived={"total": source.replace("\n", "\r\n")})
-    new = f"{old}\n\n{code_of(NEWER, 'total')}"
-    unix = merge(old, old, new, "other.py", moves).text
-    assert "\r" not in unix
-    assert 'y = """one\ntwo"""\n' in unix
-    assert merge(old.replace("\n", "\r\n"), old, new, "other.py", moves).text == unix.replace("\n", "\r\n")
-
-
-def test_a_region_that_comes_from_a_file_with_other_line_ends():
-    moves = Moves(arrived={"w1d1.1": STARTED.replace("\n", "\r\n")})
-    assert "\r" not in merge("", "", CPP, "half.cpp", moves).text
-
-
-def test_a_function_that_went_to_another_file():
-    new = NEWER[: NEWER.index("def total")] + NEWER[NEWER.index("class Mean") :]
-    new = new.replace(', "total"]', "]")
-    yours = WRITTEN.replace("class Mean", "# my notes\n\n\nclass Mean")
-    text = merge(yours, STUB, new, "sums.py", Moves(left={"total": ".totals"})).text
-    assert "def total" not in text
-    assert "# my notes" in text
-    assert ".totals" not in text
-    used = merge(f"{yours}\n\nprint(total([]))\n", STUB, new, "sums.py", Moves(left={"total": ".totals"}))
-    assert "from .totals import total\n" in used.text
-    assert used.replaced == []
-
-
-def test_relative_imports_of_a_file_that_moves():
-    source = (
-        "import math\nfrom . import basics\nfrom .basics import (\n    double,\n)\nfrom .serving.cache import Cache\n"
-    )
-    moved = source.replace("from . ", "from .. ").replace(".basics", "..basics").replace(".serving.cache", ".cache")
-    assert relocated(source, "sums.py", "serving/sums.py") == moved
-    assert relocated(moved, "serving/sums.py", "sums.py") == source
-    assert relocated(source, "sums.py", "means.py") == source
-
-
-def test_a_task_is_known_by_its_id_and_its_name():
-    total, mean = STUB[: STUB.index("class Mean")], STUB[STUB.index("class Mean") :]
-    assert moved_tasks({"sums.py": STUB}, {"sums.py": total, "means.py": mean}) == [
-        ("Mean.__init__", "sums.py", "means.py"),
-        ("Mean.value", "sums.py", "means.py"),
-    ]
-    assert moved_tasks({"sums.py": STUB}, {"sums.py": STUB.replace("w1d1.1", "w1d1.4")}) == []
-    assert heirs({"sums.py": STUB}, {"one.py": total, "means.py": mean}) == {"sums.py": "means.py"}
-    assert heirs({"a.py": "A = 1\n"}, {"given/a.py": "A = 2\n"}) == {"a.py": "given/a.py"}
-    assert heirs({"a.py": "A = 1\n"}, {"b.py": "A = 2\n"}) == {}
-    both = {"half.cpp": CPP, "half.metal": CPP}
-    assert heirs(both, {"two/half.cpp": CPP, "two/half.metal": CPP}) == {name: f"two/{name}" for name in both}
-
-
-FILES = [
-    "attention.py",
-    "basics.py",
-    "kv_cache.py",
-    "sampler.py",
-    "quantize.py",
-    "serving/scheduler.py",
-    "kernels/softmax.cpp",
-]
-
-
-@pytest.mark.parametrize(
-    "seeds", [range(40), pytest.param(range(40, 2000), marks=pytest.mark.nightly("takes minutes"))]
-)
-def test_nothing_of_a_learner_is_lost(seeds: range):
-    """Random work in real files, and random changes of the course: every line of the learner's is in the merged file,
-    as often as the learner has it, or in the lines that are told to be replaced."""
-    for seed in seeds:
-        chance = random.Random(seed)
-        name = chance.choice(FILES)
-        reference = (ROOT / "src/tiny_llm_ref" / name).read_text(encoding="utf-8")
-        stub = make_stub(reference, filename=name)
-        done = {task for task in _tasks(reference, name) if chance.random() < 0.5}
-        solved = make_stub(reference, is_solved=done.__contains__, filename=name)
-        yours, new = _edited(solved, "mine", chance, name), _edited(stub, "newer", chance, name)
-        unit = chance.choice(["    ", "    ", "\t"])
-        yours, old, theirs = ("".join(_in_units(line, unit) for line in _lines(text)) for text in (yours, stub, new))
-        end = chance.choice(["\n", "\r\n"])
-        result = merge(yours.replace("\n", end), stub, new, name)
-        assert result.text.count("\n") == result.text.count(end)
-        text = result.text.replace("\r\n", "\n")
-        if not name.endswith(".cpp"):
-            ast.parse(text)
-        told = [line for part in result.replaced for line in _lines(yours)[part.first - 1 : part.last]]
-        assert not _lost(yours, old, theirs, text, told), f"{name}, seed {seed}"
-
-
-def _lost(yours: str, old: str, new: str, merged: str, told: list[str]) -> list[str]:
-    """The lines of the learner's that the merged file has fewer times than it should."""
-    mine, stub, theirs, found = (Counter(_lines(text)) for text in (yours, old, new, merged))
-    course = {line: theirs[line] - stub[line] for line in mine}  # what the course added or took away
-    found += Counter(told)
-    return [
-        line
-        for line, count in mine.items()
-        if count > stub[line] and found[line] < count + min(0, course[line])
-        if line.strip() and not line.startswith(("import ", "from ", "__all__"))
-    ]
-
-
-def _lines(text: str) -> list[str]:
-    return text.splitlines(keepends=True)
-
-
-def _tasks(reference: str, name: str) -> set[TaskId]:
-    return set(any_regions(reference, name)) if name.endswith(".cpp") else set(task_parts(reference))
-
-
-def _edited(source: str, mark: str, chance: random.Random, name: str) -> str:
-    """The source with changes of some lines. Each new line has a mark."""
-    for number in range(chance.randrange(12)):
-        changed = _changed(source.splitlines(keepends=True), f"{mark}_{number}", chance, name.endswith(".cpp"))
-        try:
-            tasks_by_name(changed, name)
-            if not name.endswith(".cpp"):
-                compile(changed, name, "exec", dont_inherit=True)
-        except (StubError, SyntaxError, ValueError):
-            continue
-        source = changed
-    return source
-
-
-def _changed(lines: list[str], mark: str, chance: random.Random, is_native: bool) -> str:
-    place = chance.randrange(len(lines))
-    line = lines[place].rstrip("\n")
-    indent = line[: len(line) - len(line.lstrip())]
-    comment = "//" if is_native else "#"
-    kinds = ["comment", "comment", "line end", "separator", "twice", "gone"]
-    kinds += ["region"] if is_native else ["function", "import", "constant", "statement", "code", "export"]
-    match chance.choice(kinds):
-        case "comment":
-            lines.insert(place, f"{indent}{comment} {mark}\n")
-        case "line end" if line.strip():
-            lines[place] = f"{line}  {comment} {mark}\n"
-        case "separator":
-            line = chance.choice("<=>|") * chance.choice([7, 60, 61])
-            lines.append(f"/*\n{line}\n*/\n" if is_native else f'\n"""\n{line}\n"""\n')
-        case "twice":
-            lines.insert(chance.randrange(len(lines)), f"{line}\n")
-        case "gone" if not line.endswith(":"):
-            del lines[place]
-        case "function":
-            lines.insert(place, f"\n\ndef f_{mark}():\n    return {mark!r}\n\n\n")
-        case "import":
-            lines.insert(place, f"import a_{mark}\n")
-        case "constant":
-            lines.append(f"\nC_{mark} = 1\n")
-        case "statement":
-            lines.append(f"\nif __debug__:\n    print({mark!r})\n")
-        case "code":
-            lines.insert(place, f"{indent}assert {mark!r}\n")
-        case "export":
-            return "".join(lines).replace("__all__ = [", f'__all__ = ["{mark}", ', 1)
-        case "region":
-            lines.insert(place, f"int f_{mark}() {{ return 0; }}\n")
-    return "".join(lines)
-
-
-def test_a_given_file_that_has_another_name_in_the_shared_package():
-    """Code that uses a module by its old name still finds it under that name."""
-    theirs = {"src/tiny_llm_native/fallback.py", "src/tiny_llm_native/checks/guard.h", "src/tiny_llm_given/config.py"}
-    gone = ["kernels/ops.py", "kernels/guard.h", "config.py", "kernels/other.h"]
-    assert shared_places(gone, theirs) == {
-        "kernels/ops.py": "tiny_llm_native/fallback.py",
-        "kernels/guard.h": "tiny_llm_native/checks/guard.h",
-        "config.py": "tiny_llm_given/config.py",
-    }
-    places = {"kernels/ops.py": "tiny_llm_native.fallback"}
-    source = "from .kernels import ops, softmax\nfrom .kernels.ops import rope\nfrom .kernels import ops as same\n"
-    assert redirected(source, "mine.py", places) == (
-        "from tiny_llm_native import fallback as ops\nfrom .kernels import softmax\n"
-        "from tiny_llm_native.fallback import rope\nfrom tiny_llm_native import fallback as same\n"
-    )

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from learner import Clone
+from learner import new_clone
 
 from tiny_llm_course.learner.workspace import Workspace
 from tiny_llm_course.tasks.syllabus import TaskId, day_of
@@ -18,9 +18,7 @@ WITH_HELPER = "static floats silu(floats x) { return x / (1 + exp(-x)); }\n"
 OF_REMARKS = [str(task) for remark in remarks() for task in remark.tasks]
 
 
-@pytest.fixture(scope="module")
-def clone(tmp_path_factory):
-    return Clone.create(tmp_path_factory.mktemp("clones") / "course")
+clone = pytest.fixture(new_clone, scope="module")
 
 
 def said(clone, task, source, name):

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from building import COMPILER, script
-from learner import ROOT, Clone
+from learner import ROOT, new_clone
 
 from tiny_llm_course.native.checked_build import build_checked
 
@@ -39,10 +39,7 @@ with tempfile.TemporaryDirectory() as folder:
 """
 
 
-@pytest.fixture(scope="module")
-def clone(tmp_path_factory):
-    """A learner's."""
-    return Clone.create(tmp_path_factory.mktemp("clones") / "course")
+clone = pytest.fixture(new_clone, scope="module")
 
 
 def looked(clone, task, test, edits, language="en", **environment):

@@ -10,7 +10,7 @@ from typing import Any
 import mlx.core as mx
 import openai
 import pytest
-from test_checkpoints import WEIGHTS, edit, edit_weights
+from checkpoint_edits import WEIGHTS, edit, edit_weights
 from test_serve import Running, running
 
 from tiny_llm_models import bundled

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
-import math
 import random
 import sys
 import threading
@@ -24,11 +23,9 @@ from tiny_llm_given.chat_template import ChatTemplate
 from tiny_llm_given.serving.api_error import ApiError
 from tiny_llm_given.serving.chat_prompt import ChatPrompt, encode_chat
 from tiny_llm_given.serving.parsing import parse
-from tiny_llm_given.serving.retry_after import RetryAfter
 from tiny_llm_given.serving.room import Room, TooLongError
 from tiny_llm_models.untrained import byte_tokenizer
 from tiny_llm_ref import models
-from tiny_llm_ref.generate import StopStrings
 from tiny_llm_ref.serving import server as server_module
 from tiny_llm_ref.serving.event_stream import ClientGoneError
 from tiny_llm_ref.serving.prompts import Prompts
@@ -46,45 +43,6 @@ def tokenizer() -> Any:
     from mlx_lm.tokenizer_utils import load
 
     return load(models.resolve("story"))
-
-
-# ------------------------------------------------------------------------------------------------------- stop strings
-
-
-class Counted(str):
-    """A text that counts how much of it was copied."""
-
-    copied = 0
-
-    def __getitem__(self, place: Any) -> str:
-        part = super().__getitem__(place)
-        Counted.copied += len(part)
-        return part
-
-
-@pytest.mark.parametrize("text", ["a" * 20, "x" * 20])
-def test_a_long_stop_string_costs_no_more_than_the_text(text: str) -> None:
-    """For each piece, whether or not it may begin the stop string."""
-    Counted.copied = 0
-    stops = StopStrings([Counted("x" * 1_000_000)])
-    assert stops.add(text) == ("" if text[0] == "x" else text)
-    assert Counted.copied <= len(text) ** 2
-
-
-def test_stop_strings_as_the_definition_finds_them() -> None:
-    draw = random.Random(2)
-    for _ in range(3000):
-        text = "".join(draw.choices("ab", k=draw.randint(1, 14)))
-        wanted = ["".join(draw.choices("ab", k=draw.randint(1, 6))) for _ in range(draw.randint(1, 3))]
-        stops, held = StopStrings(wanted), ""
-        for end in range(1, len(text) + 1):
-            held += stops.add(text[end - 1])
-            if any(text[:end].endswith(stop) for stop in wanted):
-                assert stops.found
-                assert held == text[: end - max(len(stop) for stop in wanted if text[:end].endswith(stop))]
-                break
-            begun = [n for stop in wanted for n in range(1, len(stop)) if text[:end].endswith(stop[:n])]
-            assert held == text[: end - max(begun, default=0)]
 
 
 # ------------------------------------------------------------------------------------------------------------- bodies
@@ -461,68 +419,3 @@ def test_encoded_chats_are_those_of_the_template(tokenizer: Any) -> None:
         said = [{"role": "user", "content": content}]
         prompt = asyncio.run(Prompts(tokenizer, 1024).encode_chat(said, False))
         assert prompt == encode_chat(tokenizer, said)
-
-
-# ------------------------------------------------------------------------------------------------------- Retry-After
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-def test_those_who_are_refused_come_back_one_after_the_other(clock: Clock) -> None:
-    """At the pace at which places become free: eight have ended in four seconds."""
-    retry = RetryAfter(clock)
-    retry.begin(16)
-    clock.now += 4
-    retry.end(8)
-    assert [retry.seconds() for _ in range(40)] == [math.ceil(k / 2) for k in range(1, 41)]
-    retry.end(8)
-    clock.now += 100
-    assert [retry.seconds(4) for _ in range(3)] == [1, 2, 3]  # nobody waits any more; these need four places each
-
-
-def test_until_a_request_has_ended_the_next_end_is_as_far_away(clock: Clock) -> None:
-    retry = RetryAfter(clock)
-    retry.begin(16)
-    assert [retry.seconds() for _ in range(20)] == [1] * 10 + [2] * 10
-    clock.now += 4
-    assert [retry.seconds() for _ in range(3)] == [4, 8, 12]
-
-
-def test_requests_that_were_refused_at_once_do_not_count(clock: Clock) -> None:
-    """Else a crowd of them would seem to be served in no time."""
-    retry = RetryAfter(clock)
-    retry.begin(16)
-    clock.now += 4
-    retry.begin(100)
-    retry.end(100, were_served=False)
-    assert [retry.seconds() for _ in range(3)] == [4, 8, 12]
-
-
-def test_no_wait_is_longer_than_clients_accept(clock: Clock) -> None:
-    retry = RetryAfter(clock)
-    assert retry.seconds() == 1  # nothing is known yet
-    retry.begin()
-    clock.now += 1000
-    retry.end()
-    assert [retry.seconds() for _ in range(3)] == [60, 60, 60]
-
-
-def test_time_without_requests_does_not_count(clock: Clock) -> None:
-    retry = RetryAfter(clock)
-    for _ in range(2):
-        retry.begin()
-        clock.now += 1
-        retry.end()
-        clock.now += 1000
-    retry.begin()
-    assert [retry.seconds() for _ in range(3)] == [1, 2, 3]

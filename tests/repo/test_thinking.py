@@ -10,7 +10,7 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
-from test_text_commands import OVERHEAD, PROMPT, Reference, Terminal, as_line, call, checkpoint
+from text_runs import OVERHEAD, PROMPT, Reference, as_line, call, checkpoint, in_terminal
 from thinking_checkpoint import ALWAYS, ANSWER, BY_ITSELF, COUNT, SWITCHED, THINKING, write_thinking
 
 from tiny_llm_course.ui.terminal import COLOURS
@@ -24,9 +24,7 @@ SHOWN = f"thinking:\n{THINKING}\n\nanswer:\n"
 Maker = Callable[[str], Path]
 
 
-@pytest.fixture
-def device() -> None:
-    """The commands choose their own: nothing to repeat on each."""
+device = pytest.fixture(lambda: None)  # the commands choose their own: nothing to repeat on each
 
 
 @pytest.fixture(scope="module")
@@ -132,19 +130,19 @@ def test_raw_text_is_shown_as_it_is(made: Maker) -> None:
 
 
 def test_dimmed_on_a_terminal(made: Maker) -> None:
-    terminal = Terminal("chat", "--model", made(SWITCHED), "--think", TERM="xterm-256color")
+    terminal = in_terminal("chat", "--model", made(SWITCHED), "--think", TERM="xterm-256color")
     with closing(terminal):
-        terminal.wait_for("> ")
-        terminal.type("2+2?\n")
-        shown = terminal.wait_for(r"end of text.*> ")
+        terminal.wait_for_next("> ")
+        terminal.send("2+2?\n")
+        shown = terminal.wait_for_next(r"end of text.*> ")
         dimmed = f"\x1b[38;5;{COLOURS['dim']}m"
         assert f"{dimmed}thinking:\n\x1b[0m{dimmed}Two\x1b[0m" in shown
         assert f"answer:\n\x1b[0m{ANSWER}\n" in shown
         first = len("2+2?") + OVERHEAD
         assert f"{first} tokens in" in shown
-        terminal.type("Again.\n")
+        terminal.send("Again.\n")
         kept = len(["It", " is", " four."]) + len("E\n")  # and not what it thought
-        assert f"{first + kept + len('Again.') + OVERHEAD} tokens in" in terminal.wait_for("end of text.*> ")
+        assert f"{first + kept + len('Again.') + OVERHEAD} tokens in" in terminal.wait_for_next("end of text.*> ")
 
 
 def test_a_mark_of_the_thinking_within_the_answer(made: Maker) -> None:

@@ -6,10 +6,7 @@ import sys
 import pytest
 import verdicts
 
-
-@pytest.fixture
-def device():
-    """Nothing here computes on one."""
+device = pytest.fixture(lambda: None)  # nothing here computes on one
 
 
 def test_train():

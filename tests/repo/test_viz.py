@@ -16,6 +16,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from matplotlib.image import imread
+from oracle_cases import Case
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -32,9 +33,7 @@ from tiny_llm_course.viz.labels import padded, shortened, token_bytes, token_lab
 from tiny_llm_course.viz.page import NOT_A_NUMBER, STEPS, attention_page
 from tiny_llm_course.viz.probe import Attention, Probe
 from tiny_llm_course.viz.viz_commands import app
-from tiny_llm_given.config import ModelConfig
-from tiny_llm_given.weights import expected_shapes
-from tiny_llm_models.untrained import untrained_config, write_untrained
+from tiny_llm_models.untrained import untrained_config
 from tiny_llm_ref import models
 from tiny_llm_ref.foundations import scaled_dot_product_attention
 from tiny_llm_ref.kv_cache import NoCache
@@ -44,18 +43,13 @@ ROOT = Path(__file__).parents[2]
 NASTY = "\"</script><!--'<b>{{data}}$x$ 鰯と🦜。\n"
 
 
-@pytest.fixture
-def device() -> None:
-    """The commands choose their own: nothing to repeat on each."""
+device = pytest.fixture(lambda: None)  # the commands choose their own: nothing to repeat on each
 
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One token for each byte; 3 layers of 6 heads; a context of 512 tokens."""
-    path = tmp_path_factory.mktemp("checkpoint")
-    config = untrained_config()
-    write_untrained(path, config, expected_shapes(ModelConfig.from_hf(config)))
-    return path
+    return Case(untrained_config(), seed=0).write(tmp_path_factory.mktemp("checkpoint"))
 
 
 def call(*arguments: object) -> str:
@@ -79,6 +73,14 @@ def data_of(page: str) -> dict[str, Any]:
     assert found
     data: dict[str, Any] = json.loads(found[1])
     return data
+
+
+def assert_asks_for_nothing(page: str) -> None:
+    assert page.count("</script>") == page.count("<script") == 2
+    assert not re.search(r"https?:|//\w|url\(|@import|\bsrc=|\bhref=", page)
+    assert "default-src 'none'" in page
+    assert "innerHTML" not in page
+    assert not re.search(r"\{\{(?!data\}\})", page)  # all is filled in, and nothing in what was filled in
 
 
 def weights_in(page: str) -> Any:
@@ -188,11 +190,7 @@ def test_page_survives_any_prompt_and_asks_for_nothing(checkpoint: Path, tmp_pat
     assert (
         "".join(bytes.fromhex(piece).decode("latin-1") for piece in data["bytes"]).encode("latin-1").decode() == NASTY
     )
-    assert page.count("</script>") == page.count("<script") == 2
-    assert not re.search(r"https?:|//\w|url\(|@import|\bsrc=|\bhref=", page)
-    assert "default-src 'none'" in page
-    assert "innerHTML" not in page
-    assert not re.search(r"\{\{(?!data\}\})", page)  # all is filled in, and nothing in what was filled in
+    assert_asks_for_nothing(page)
 
 
 def test_weights_that_are_no_numbers() -> None:

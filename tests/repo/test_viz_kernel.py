@@ -37,9 +37,7 @@ SOFTMAX = (
 )
 
 
-@pytest.fixture
-def device() -> None:
-    """Kernels run on the CPU here: nothing to repeat on a GPU."""
+device = pytest.fixture(lambda: None)  # kernels run on the CPU here: nothing to repeat on a GPU
 
 
 def written(folder: Path, *lines: str) -> Path:

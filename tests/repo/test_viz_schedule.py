@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-import warnings
 from collections import Counter
 from itertools import count
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.image import imread
+from test_viz import NASTY, assert_asks_for_nothing, call, checkpoint, data_of
 from typer.testing import CliRunner
 
 from tiny_llm_course.base.extras import install_command
@@ -23,9 +23,6 @@ from tiny_llm_course.ui.language import LANGUAGES, Messages, speaking
 from tiny_llm_course.viz.schedule_page import schedule_page
 from tiny_llm_course.viz.schedule_run import read_run
 from tiny_llm_course.viz.viz_commands import app
-from tiny_llm_given.config import ModelConfig
-from tiny_llm_given.weights import expected_shapes
-from tiny_llm_models.untrained import untrained_config, write_untrained
 from tiny_llm_ref import models
 from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.page_pool import PagePool
@@ -33,13 +30,12 @@ from tiny_llm_ref.serving.paged_cache import PagedKVCache
 from tiny_llm_ref.serving.request import Request, SamplingParams
 from tiny_llm_ref.serving.scheduler import PreemptNewest, Scheduler, TokenBudget
 
-NASTY = "\"</script><!--'<b>{{data}}$x$ 鰯と🦜。\n"
+__all__ = ["checkpoint"]
+
 EN = Messages("en")
 
 
-@pytest.fixture
-def device() -> None:
-    """The commands choose their own."""
+device = pytest.fixture(lambda: None)  # the commands choose their own
 
 
 class Watcher:
@@ -56,13 +52,10 @@ class Watcher:
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunRecorder, list[Any]]:
+def recorded(checkpoint: Path) -> tuple[RunRecorder, list[Any]]:
     """Nine requests on few pages: some are preempted, one is aborted while it runs, one while it waits. A clock that
     goes on by a second each time."""
-    path = tmp_path_factory.mktemp("checkpoint")
-    config = untrained_config()
-    write_untrained(path, config, expected_shapes(ModelConfig.from_hf(config)))
-    model, _ = models.load(path)
+    model, _ = models.load(checkpoint)
     ticks, watcher = count(), Watcher()
     about = {"model": "tiny", "cache": "pages", "max_running": 4, "token_budget": 8}
     recorder = RunRecorder(about, backlog=lambda: 100, clock=lambda: float(next(ticks)))
@@ -84,14 +77,6 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunRecorder, lis
 def file(recorded: tuple[RunRecorder, list[Any]], tmp_path: Path) -> Path:
     recorded[0].write(tmp_path / "run.json")
     return tmp_path / "run.json"
-
-
-def call(*arguments: object) -> str:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # such as that of a missing glyph
-        result = CliRunner().invoke(app, ["schedule", *map(str, arguments)])
-    assert result.exit_code == 0, (result.output, result.exception)
-    return result.stdout
 
 
 def test_what_is_recorded(recorded: tuple[RunRecorder, list[Any]]) -> None:
@@ -157,7 +142,7 @@ def test_kinds_of_work(file: Path) -> None:
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_files(language: str, file: Path, tmp_path: Path) -> None:
     out = tmp_path / "made"
-    text = call(file, "--out", out, "--lang", language)
+    text = call("schedule", file, "--out", out, "--lang", language)
     run, words = read_run(file), Messages(language)
     assert words("viz_schedule_title", model="tiny", cache="pages") in text
     again = sum(work.length for step in run.steps for work in step.work if work.kind == "again")
@@ -180,18 +165,12 @@ def test_files(language: str, file: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a.png", "b.svg", "c.html"])
 def test_one_file(name: str, file: Path, tmp_path: Path) -> None:
     out = tmp_path / "made" / name
-    assert call(file, "--out", out).count("wrote ") == 1
+    assert call("schedule", file, "--out", out).count("wrote ") == 1
     assert [path.name for path in out.parent.iterdir()] == [name]
     content = out.read_bytes()
     assert content.startswith({"png": b"\x89PNG", "svg": b"<?xml", "html": b"<!doctype html>"}[name[2:]])
-    call(file, "--out", out)
+    call("schedule", file, "--out", out)
     assert out.read_bytes() == content  # the same run is the same file
-
-
-def data_of(page: str) -> Any:
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    assert found
-    return json.loads(found[1])
 
 
 def test_the_page_survives_any_id_and_asks_for_nothing(file: Path) -> None:
@@ -208,11 +187,7 @@ def test_the_page_survives_any_id_and_asks_for_nothing(file: Path) -> None:
         ]
         assert drawn["work"] == work
         assert (drawn["waiting"], drawn["used"]) == (step.waiting, step.pages_used)
-    assert page.count("</script>") == page.count("<script") == 2
-    assert not re.search(r"https?:|//\w|url\(|@import|\bsrc=|\bhref=", page)
-    assert "default-src 'none'" in page
-    assert "innerHTML" not in page
-    assert not re.search(r"\{\{(?!data\}\})", page)
+    assert_asks_for_nothing(page)
     script = page.rpartition("<script>")[2]
     used = set(re.findall(r"texts\.(\w+)", script)) - {"data"}
     assert used <= data["texts"].keys(), used - data["texts"].keys()
@@ -220,7 +195,7 @@ def test_the_page_survives_any_id_and_asks_for_nothing(file: Path) -> None:
 
 def test_without_matplotlib(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    text = call(file, "--out", tmp_path / "made")
+    text = call("schedule", file, "--out", tmp_path / "made")
     assert f"No picture: matplotlib is not installed. To install it: {install_command('viz')}" in text
     assert [path.name for path in (tmp_path / "made").iterdir()] == ["schedule.html"]
 
@@ -230,7 +205,7 @@ def test_a_run_without_pages_and_one_that_was_cut(file: Path, tmp_path: Path) ->
     data["pages"] = None
     data["steps"] = data["steps"][:1]
     file.write_text(json.dumps(data))
-    text = call(file, "--out", tmp_path / "made")
+    text = call("schedule", file, "--out", tmp_path / "made")
     assert "pages used" not in text
     assert "8 / 8" not in text
     run = read_run(file)

@@ -1,11 +1,12 @@
-"""Waiting for another process that gives no signal. This is the only file of the tests that sleeps."""
+"""Waiting for another process that gives no signal, and Ctrl-C. This is the only file of the tests that sleeps."""
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable
 
-__all__ = ["until"]
+__all__ = ["restore_ctrl_c", "until"]
 
 PAUSE = 0.01  # seconds between two looks
 
@@ -17,3 +18,8 @@ def until(holds: Callable[[], object], seconds: float = 60, *, told: Callable[[]
     while not holds():
         assert time.monotonic() < end, f"this did not come true in {seconds:g} seconds. {told()}"
         time.sleep(PAUSE)
+
+
+def restore_ctrl_c() -> None:
+    """In a new process: Ctrl-C ends it, though a shell's background jobs ignore it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,0 +1,35 @@
+"""An engine with a drafter, and a small model that was not trained."""
+
+from functools import cache
+
+import mlx.core as mx
+
+from tiny_llm_given.config import ModelConfig
+from tiny_llm_given.weights import expected_shapes
+from tiny_llm_models.untrained import random_weights, untrained_config
+from tiny_llm_ref.models import build_model
+from tiny_llm_ref.serving.engine import Engine
+from tiny_llm_ref.serving.speculative import Speculative
+
+__all__ = ["model_of", "speculative"]
+
+
+SMALL = 6  # tokens of a vocabulary
+
+
+@cache
+def model_of(seed, vocab_size=SMALL, layers=1, context=64):
+    config = ModelConfig.from_hf(
+        untrained_config(
+            vocab_size=vocab_size, num_hidden_layers=layers, max_position_embeddings=context, eos_token_id=None
+        )
+    )
+    weights = {name: mx.array(weight) for name, weight in random_weights(expected_shapes(config), seed).items()}
+    for name in weights:
+        if name.startswith("lm_head"):  # so that no token is certain
+            weights[name] *= 0.4
+    return build_model(config, weights)
+
+
+def speculative(model, scheduler, drafter, num_drafts=4, observers=(), is_checked=False):
+    return Engine(model, scheduler, observers, is_checked, Speculative(drafter, num_drafts))
