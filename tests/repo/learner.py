@@ -67,7 +67,7 @@ class Clone:
     ) -> subprocess.CompletedProcess[str]:
         """Run a `tiny-llm` command. input: what is typed."""
         words = ["-m", "tiny_llm_course", *arguments]
-        return run_python(words, cwd or self.root, self.environment | environment, input, timeout=120)
+        return run_python(words, cwd or self.root, self.environment | environment, input, timeout=600)
 
     def run_in_a_row(self, commands: list[list[str]]) -> None:
         """Run `tiny-llm` commands in one process, which takes a tenth of the time. All have to succeed."""

@@ -147,7 +147,7 @@ def test_ctrl_c_says_how_to_go_on(checkpoint: Path, tmp_path: Path) -> None:
     file, ids = long_batch(tmp_path)
     out, record = tmp_path / "in.out.jsonl", tmp_path / "run.json"
     options = [file, "--model", checkpoint, "--max-running", 2, "--record", record, "--lang", "ja"]
-    run = run_python(["-c", INTERRUPTED, "batch", *map(str, options)], tmp_path, ENVIRONMENT, timeout=120)
+    run = run_python(["-c", INTERRUPTED, "batch", *map(str, options)], tmp_path, ENVIRONMENT, timeout=600)
     stderr, done = run.stderr, len(results_in(out))
     assert run.returncode == 130
     assert 5 <= done < len(ids)

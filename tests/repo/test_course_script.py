@@ -45,7 +45,7 @@ def course(clone, path, *arguments, cwd=None, **env):
         env={"PATH": str(path), "HOME": str(clone), **env},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=600,
     )
 
 

@@ -305,7 +305,7 @@ def test_logits_of_own_code(folder: Path, tmp_path: Path) -> None:
     """A learner's code may be what is wrong. In a process: --fill changes the learner's package."""
     not_finite(float("nan"))(folder)
     words = ["-m", "tiny_llm_course", "main", "--impl", "mine", "--fill", "--model", str(folder), "--prompt", "Once"]
-    result = run_python([*words, "--lang", "en"], tmp_path, os.environ, timeout=120)
+    result = run_python([*words, "--lang", "en"], tmp_path, os.environ, timeout=600)
     assert result.returncode == 1
     (line,) = result.stderr.splitlines()
     assert line.startswith("error: the model's logits are not finite: your code computes NaN or infinity somewhere, or")

@@ -25,7 +25,7 @@ def can_fork(request, monkeypatch):
     return request.param
 
 
-def python(code, input=None, timeout=60, **environment):
+def python(code, input=None, timeout=600, **environment):
     return forks.run_python(["-c", code], Path("/"), HERE | environment, input, timeout)
 
 

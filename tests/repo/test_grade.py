@@ -184,7 +184,7 @@ def test_ctrl_c_ends_everything(tmp_path, sent, code):
     )
     until(workers)
     process.send_signal(sent)
-    assert process.wait(timeout=120) == code
+    assert process.wait(timeout=600) == code
     test_no_process_is_left(None)
 
 

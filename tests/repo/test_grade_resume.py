@@ -39,7 +39,7 @@ def test_the_same_command_grades_the_rest(tmp_path):
     with subprocess.Popen(command, env=ENVIRONMENT, preexec_fn=restore_ctrl_c, **pipes) as process:
         assert [process.stdout.readline().split()[-1] for _ in range(2)] == ["ann", "bob"]
         process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=600)
     assert (process.returncode, output) == (130, "")
     assert errors.startswith("2 of 3 submissions are graded, and their grades are kept.")
 

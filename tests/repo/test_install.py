@@ -139,7 +139,7 @@ def wheel(tmp_path_factory):
         kept = {name: value for name, value in os.environ.items() if not name.startswith("TINY_LLM_")}
         command = [sys.executable, "-m", "tiny_llm_course", *arguments]
         environment = kept | {"PYTHONPATH": str(site), "LANG": "C.UTF-8"}
-        return subprocess.run(command, cwd=site.parent, env=environment, capture_output=True, text=True, timeout=120)
+        return subprocess.run(command, cwd=site.parent, env=environment, capture_output=True, text=True, timeout=600)
 
     return run
 

@@ -44,7 +44,7 @@ def python(code, **environment):
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TINY_LLM")}
     path = {"PYTHONPATH": str(ROOT / "src")}
     command = [sys.executable, "-c", code]
-    return subprocess.run(command, env=kept | path | environment, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, env=kept | path | environment, capture_output=True, text=True, timeout=600)
 
 
 def prints(code, **environment):

@@ -187,7 +187,7 @@ def test_a_second_command_waits_and_says_for_whom(clone, holder):
         assert second.stderr.readline() == f"waiting for ./course update (process {holder.pid}) …\n"
         assert clone.file("attention.py").read_text() == clone.solved("attention.py")
         holder.stdin.close()
-        out, _ = second.communicate(timeout=120)
+        out, _ = second.communicate(timeout=600)
     assert "wrote src/tiny_llm/attention.py" in out
     assert clone.file("attention.py").read_text() == clone.solved("attention.py", "w1d1.1")
 

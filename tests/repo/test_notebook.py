@@ -60,7 +60,7 @@ def code(notebook: Path) -> list[str]:
 def run(clone: Clone, cells: list[str]) -> str:
     """What cells print."""
     folder = clone.root / "notebooks"
-    done = run_python(["-c", AS_A_KERNEL_DOES], folder, clone.environment, json.dumps(cells), timeout=120)
+    done = run_python(["-c", AS_A_KERNEL_DOES], folder, clone.environment, json.dumps(cells), timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -138,7 +138,7 @@ def test_it_clones_and_installs_where_there_is_no_course(tmp_path: Path) -> None
         "subprocess.run = lambda words, check: print(*words[1:])",
     ]
     setup = setup.replace('ADDRESS = ""', 'ADDRESS = "https://example.org/tiny-llm"').partition("import mlx")[0]
-    shown = run_python(["-c", "\n".join([*called, setup])], tmp_path, {"PATH": "/nowhere"}, timeout=60)
+    shown = run_python(["-c", "\n".join([*called, setup])], tmp_path, {"PATH": "/nowhere"}, timeout=600)
     assert shown.stdout.splitlines() == [
         f"clone --depth 1 https://example.org/tiny-llm {tmp_path}/tiny-llm",
         f"-m pip install --quiet --editable {tmp_path}/tiny-llm",

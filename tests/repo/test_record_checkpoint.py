@@ -17,7 +17,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "record_checkpoint.py
 def record(folder: Path, *options: object) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
     out = folder / "record.json"
     command = [sys.executable, str(SCRIPT), *map(str, options), "--out", str(out)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL)
     return run, json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
 
 

@@ -69,7 +69,7 @@ def printed(clone, script, *arguments, **environment):
         env=clone.environment | environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert run.returncode == 0, run.stderr
     return run.stdout

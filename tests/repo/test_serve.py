@@ -55,13 +55,13 @@ class Running:
         self._rest.start()
 
     def client(self, key: str = "none", **options: Any) -> openai.OpenAI:
-        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=60, **options)
+        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=600, **options)
 
     def ask(
         self, method: str, path: str, body: bytes | None = None, **headers: str
     ) -> tuple[int, dict[str, str], bytes]:
         """Without a client's help: status, headers, body."""
-        connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=60)
+        connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=600)
         try:
             connection.request(method, path, body, headers)
             response = connection.getresponse()
@@ -75,7 +75,7 @@ class Running:
 
     def end(self, number: int = signal.SIGTERM) -> str:
         self.process.send_signal(number)
-        assert self.process.wait(timeout=60) == 0
+        assert self.process.wait(timeout=600) == 0
         self._rest.join(timeout=10)
         return "".join(self.said)
 
@@ -387,7 +387,7 @@ def test_a_client_that_closes_its_half_is_gone(server: Running) -> None:
     body = json.dumps({"model": "story", "prompt": "Once", "max_tokens": 900, "ignore_eos": True}).encode()
     host, _, port = server.url.removeprefix("http://").partition(":")
     head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    with socket.create_connection((host, int(port)), timeout=60) as client:
+    with socket.create_connection((host, int(port)), timeout=600) as client:
         client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         until(lambda: server.metric('requests_now{status="running"}'))
         client.shutdown(socket.SHUT_WR)
@@ -400,7 +400,7 @@ def test_a_port_in_use(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         words = ["-m", "tiny_llm_course", "serve", "--port", port, "--model", "no/such"]
-        run = run_python(words, tmp_path, os.environ, timeout=120)
+        run = run_python(words, tmp_path, os.environ, timeout=600)
     assert run.returncode == 1
     assert f"--port {port}" in run.stderr
     assert "no/such" not in run.stderr
@@ -424,7 +424,7 @@ def test_limits() -> None:
         server.process.send_signal(signal.SIGTERM)  # whoever is served is served to the end
         rest = list(stream)
         assert rest[-1].choices[0].finish_reason == "length"
-        assert server.process.wait(timeout=60) == 0
+        assert server.process.wait(timeout=600) == 0
 
 
 @pytest.mark.parametrize(
@@ -441,7 +441,7 @@ def test_limits() -> None:
     ],
 )
 def test_bad_options(options: list[str], message: str, tmp_path: Path) -> None:
-    run = run_python(["-m", "tiny_llm_course", "serve", *options], tmp_path, os.environ, timeout=120)
+    run = run_python(["-m", "tiny_llm_course", "serve", *options], tmp_path, os.environ, timeout=600)
     assert run.returncode in (1, 2)
     assert message in run.stderr
     assert "Traceback" not in run.stderr

@@ -77,7 +77,7 @@ def port_of(terminal: Terminal) -> int:
 def streams(port: int, count: int, tokens: int = 1000) -> Iterator[HTTPResponse]:
     """A call that makes so many requests, each of so many tokens; some have come."""
     body = {"model": "story", "prompt": "Once", "n": count, "max_tokens": tokens, "ignore_eos": True, "stream": True}
-    with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+    with closing(HTTPConnection("127.0.0.1", port, timeout=600)) as connection:
         connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
         response = connection.getresponse()
         assert response.readline().startswith(b"data: ")
@@ -92,7 +92,7 @@ def test_addresses(language: str, host: str, tmp_path: Path) -> None:
     assert words("serve_addresses", url=url, seconds=DRAIN) in terminal.screen
     answers = {}
     for path in ("/", "/v1"):
-        with closing(HTTPConnection("127.0.0.1", port_of(terminal), timeout=60)) as connection:
+        with closing(HTTPConnection("127.0.0.1", port_of(terminal), timeout=600)) as connection:
             connection.request("GET", path)
             response = connection.getresponse()
             answers[path] = response.status, response.headers.get_content_type(), response.read().decode()

@@ -56,7 +56,7 @@ def choices(server: Running) -> bytes:
 
 
 def connect(server: Running) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), timeout=60)
+    return socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), timeout=600)
 
 
 def answer_to(server: Running, sent: bytes) -> bytes:

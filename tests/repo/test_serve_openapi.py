@@ -46,7 +46,7 @@ class Line:
 
     def __init__(self, server: Running):
         self.server = server
-        self.connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=60)
+        self.connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=600)
         self.description = json.loads(self.ask("GET", "/openapi.json")[1])
         self.requests, self.answers = Described(self.description), Described(closed(self.description))
         self.text = self.complete()
@@ -266,7 +266,7 @@ NOT_HTTP = [
 
 def opened(line: Line, sent: bytes = b"") -> socket.socket:
     host, _, port = line.server.url.removeprefix("http://").rpartition(":")
-    found = socket.create_connection((host, int(port)), timeout=60)
+    found = socket.create_connection((host, int(port)), timeout=600)
     found.sendall(sent)
     return found
 

@@ -156,7 +156,7 @@ def both(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tu
     log = tmp_path_factory.mktemp("peer") / "log.txt"
     options = ("--impl", "ref", "--model", weights, "--dtype", "float32")
     with peer(weights, log) as url, running(*options) as ours:
-        client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=60)
+        client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=600)
         yield Server(ours.client(), weights.name), Server(client, "default_model")
 
 

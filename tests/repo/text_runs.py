@@ -86,7 +86,7 @@ def environment(**changes: str) -> dict[str, str]:
 
 def run(*arguments: object, stdin: str | None = None, **env: str) -> tuple[int, bytes, str]:
     """Exit code, stdout, stderr. stdin None: /dev/null."""
-    result = run_python([*COMMAND, *map(str, arguments)], Path.cwd(), environment(**env), stdin, timeout=120)
+    result = run_python([*COMMAND, *map(str, arguments)], Path.cwd(), environment(**env), stdin, timeout=600)
     return result.returncode, result.stdout.encode(), result.stderr
 
 
