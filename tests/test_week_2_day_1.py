@@ -316,7 +316,7 @@ def test_task_2_the_attention_that_was_handed_in(impl):
         assert_close(cache.layers[1].attend(query, key, value, 0.3), array64(query) * 7)
         stored = (2, H_KV, S, HEAD_DIM)
         assert seen.pop() == (query.shape, stored, stored, 0.3, "causal")
-        assert not seen, "one call to `attend` is one call to attention"
+        assert not seen, "one call of `attend` is one call of attention"
         cache.layers[1].offset += L
 
 

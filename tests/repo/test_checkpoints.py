@@ -176,7 +176,9 @@ def ask_hub(home: Path, settings: dict[str, str], name: str) -> list[str]:
     unset = ("HF_", "HUGGINGFACE_")
     kept = {key: value for key, value in os.environ.items() if not key.startswith(unset) and "proxy" not in key.lower()}
     environment = kept | settings | {"HF_HOME": str(home), "NO_PROXY": "*"}
-    run = subprocess.run([sys.executable, "-c", HUB, name], env=environment, capture_output=True, text=True, timeout=600)
+    run = subprocess.run(
+        [sys.executable, "-c", HUB, name], env=environment, capture_output=True, text=True, timeout=600
+    )
     assert run.returncode == 0, run.stderr
     return run.stdout.splitlines()
 
