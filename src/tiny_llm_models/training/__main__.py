@@ -138,7 +138,7 @@ def evaluate(name: Name, work: Work = WORK, out: Out = OUT, share: Share = 1, sm
     corpus(work, share, smoke)
     stages, out = _stages(share, smoke), _out(out, work, smoke)
     paths = [path for number in range(len(stages)) for path in shards(_work(work, smoke), stages, number)]
-    effort = Effort(*[4] * 7, tokens=_text_tokens(smoke)) if smoke else Effort()
+    effort = Effort(*[4] * 7, tokens=_text_tokens(smoke)) if smoke else Effort()  # type: ignore[misc]
     with console.status(name) as status:
         figures = measure(
             out / name, _teacher(recipe, out), paths, effort, lambda text: status.update(f"{name}: {text}")
