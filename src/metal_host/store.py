@@ -40,7 +40,8 @@ def store() -> Path:
 def keep_small(folder: Path, kept: int = _KEPT) -> None:
     """Remove entries that no process has used for a while, and leftovers of killed processes.
 
-    A process that uses an entry updates the entry's modification time. A running program outlives its removal.
+    A process that uses an entry updates the entry's modification time. Removing an entry does not disturb a
+    program that already runs from it.
     """
     ages = {entry: _age(entry) for entry in folder.iterdir()}
     entries = sorted((entry for entry in ages if not entry.name.startswith(".")), key=lambda entry: ages[entry])

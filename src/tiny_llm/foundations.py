@@ -214,7 +214,7 @@ def dropout(x: mx.array, rate: float, training: bool = False) -> mx.array:
 
     At inference, return x as it is.
     Shapes: x: any -> the same. The dtype is kept.
-    rate: a probability, from 0 to less than 1. Chance decides on each number separately.
+    rate: a probability, from 0 to less than 1. Each number is set to 0 or kept independently of the others.
     Source: Srivastava et al. 2014, "Dropout", JMLR 15. The paper multiplies at inference instead; frameworks do not.
 
     Raises:

@@ -163,7 +163,7 @@ class StopStrings:
     """A filter that cuts a text, which comes in pieces, before the first stop string in it.
 
     The first stop string is the one that is complete first; of several that the same character completes, the one that
-    begins first. Text that may be the beginning of a stop string is held back until later text shows whether it is.
+    begins first. Text that may be a prefix of a stop string is held back until later text shows whether it is.
     The results of `add` and `finish`, joined, are the text before the first stop string, or the whole text if there is
     none. `found` says whether a stop string was found.
 
@@ -183,7 +183,7 @@ class StopStrings:
         )
 
     def add(self, text: str) -> str:
-        """Return the text that certainly comes before any stop string; "" after a stop string was found."""
+        """Return the text that certainly comes before any stop string; "" after a stop string has been found."""
         raise NotImplementedError(
             "Week 1 Day 6 Task 3: StopStrings.add is yours to write. "
             "Chapter: Generating text. "

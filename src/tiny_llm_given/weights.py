@@ -86,7 +86,7 @@ def read_safetensors(path: Path) -> Weights:
 
 
 def dequantize_weights(weights: Weights, quantization: Mapping[str, Any] | None) -> Weights:
-    """Make the layers that mlx-lm quantised dense: the packed weight, scales and biases of a layer become one weight.
+    """Dequantise the layers that mlx-lm quantised: the packed weight, scales and biases of a layer become one weight.
 
     quantization: the group_size and bits of all layers, and, under the name of a layer that differs, the layer's own.
 

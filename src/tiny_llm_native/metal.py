@@ -78,7 +78,7 @@ class MetalKernel:
             raise KernelError(self._told(error)) from None
 
     def _told(self, error: Exception) -> str:
-        """Return an error's message with the path of the Metal file. Line numbers are already the file's."""
+        """Return an error's message with the path of the Metal file. Its line numbers already refer to that file."""
         return re.sub(rf"\b{self._name}\.(header\.)?metal(?=:\d)", lambda match: self._place, str(error))
 
 

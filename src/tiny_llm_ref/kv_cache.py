@@ -73,7 +73,7 @@ class KVCacheLayer:
         self._attention = attention
 
     def store(self, key: mx.array, value: mx.array) -> tuple[mx.array, mx.array]:
-        """Write keys and values to the L positions from `offset` on, and overwrite what is there. Return the keys and
+        """Write keys and values to the L positions from `offset` on, overwriting any older ones. Return the keys and
         values of all offset + L positions.
 
         If there are no arrays yet, or the new positions do not fit, `keys` and `values` become new arrays that begin

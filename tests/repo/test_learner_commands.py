@@ -319,7 +319,7 @@ def test_a_read_only_file_is_left_alone(clone):
     clone.file("layer_norm.py").chmod(0o444)
     result = clone.run("reset", "w1d4.1")
     assert result.returncode == 1
-    assert "layer_norm.py: is read-only, so nothing was changed" in result.stderr
+    assert "layer_norm.py is read-only, so nothing was changed" in result.stderr
     assert clone.file("layer_norm.py").read_text() == solved
     assert not (clone.root / ".tiny-llm/backups").exists()
     clone.file("layer_norm.py").chmod(0o644)

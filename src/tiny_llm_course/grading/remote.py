@@ -35,7 +35,7 @@ PRIVATE = ("_", "gi_", "cr_", "ag_", "f_", "tb_", "co_")  # attributes that lead
 
 
 class GoneError(Exception):
-    """The error raised when the other process ended, did not answer in time, or sent an invalid answer."""
+    """The error raised when the other process has ended, has not answered in time, or has sent an invalid answer."""
 
 
 class ChangedError(Exception):

@@ -33,7 +33,7 @@ class Undone:
 
 
 class ChangedSinceError(Exception):
-    """The error raised when lines that a command wrote were changed afterwards."""
+    """The error raised when lines that a command wrote have been changed since."""
 
     def __init__(self, path: Path, copy: Path):
         super().__init__(path, copy)
@@ -49,7 +49,7 @@ class Backups:
     is a file `writing`, the command is running, or was killed.
 
     merges: for files that git cannot merge properly, the function that takes a change back, keyed by the file's name.
-    on_taken_back: a function that is called with a command's folder after the command's files were restored.
+    on_taken_back: a function that is called with a command's folder after the command's files have been restored.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""`tiny-llm report`: describes a failure that nothing explains, for an issue."""
+"""`tiny-llm report`: describes an unexplained failure, in a file that you can attach to an issue."""

@@ -1,4 +1,4 @@
-"""`tiny-llm report`: describes a failure that nothing explains yet, in a file that you can attach to an issue."""
+"""`tiny-llm report`: describes an unexplained failure, in a file that you can attach to an issue."""
 
 from __future__ import annotations
 

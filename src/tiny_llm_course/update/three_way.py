@@ -78,8 +78,11 @@ def _added(base: list[str], side: list[str]) -> dict[int, list[str]] | None:
 
 
 def _with(added: dict[int, list[str]], base: list[str], side: list[str]) -> list[str]:
-    """Return a side with the lines that the other side added, each after the base's line that it followed or, if the
-    side no longer has that line, before the next of the base's lines that it has."""
+    """Return a side with the lines that the other side added.
+
+    Each added line goes after the base line that it followed. If this side has removed that base line, the added line
+    goes before the next base line that this side still has.
+    """
     blocks = SequenceMatcher(None, base, side, autojunk=False).get_matching_blocks()
     place_of = {block.a + i: block.b + i for block in blocks for i in range(block.size)}
     found = list(side)

@@ -119,7 +119,7 @@ def _import_errors(copy: Path) -> dict[str, str]:
 
 
 def _failures(copy: Path, chosen: Collection[TaskId]) -> tuple[list[TaskId], str]:
-    """Return those of the chosen tasks whose tests fail in the copy, and the output of the tests."""
+    """Return the chosen tasks whose tests fail in the copy, and the output of the tests."""
     if not chosen:
         return [], ""
     progress = Progress(copy / "progress.txt")

@@ -148,8 +148,8 @@ def index_text(call: Call, events: Iterable[Event]) -> str:
 
 
 def folded(items: Sequence[_T], most: int, is_wanted: Callable[[_T], bool]) -> list[_T | list[_T]]:
-    """Return up to `most` items (the first ones and the last one) and all wanted items. Lists replace the items
-    between."""
+    """Return up to `most` items (the first ones and the last one) and all wanted items. Each run of two
+    or more omitted items becomes a list."""
     if len(items) <= most:
         return list(items)
     shown = {*range(most - 2), len(items) - 1, *(i for i, item in enumerate(items) if is_wanted(item))}

@@ -93,7 +93,7 @@ class CompletionChoice(Sent):
 
 
 class CompletionChunk(_Answer):
-    """An event of a stream. The last one has usage and no choices, if the client asked for it."""
+    """An event of a stream. If the client asked for usage, the last event has usage and no choices."""
 
     object: Literal["text_completion"]
     choices: list[CompletionChoice]
@@ -163,7 +163,7 @@ class DeltaChoice(Sent):
 
 
 class ChatChunk(_Answer):
-    """An event of a stream. The last one has usage and no choices, if the client asked for it."""
+    """An event of a stream. If the client asked for usage, the last event has usage and no choices."""
 
     object: Literal["chat.completion.chunk"]
     choices: list[DeltaChoice]

@@ -42,7 +42,7 @@ class Focus(NamedTuple):
         return self._replace(fresh=self.fresh or stops, quoted=self.quoted != quotes)
 
     def named(self, role: str, entity: Entity, subject: bool | None) -> Focus:
-        """Return the focus after a person or thing was named.
+        """Return the focus after a person or thing has been named.
 
         subject: whether the form marks the subject. None means that the language's forms do not mark the subject, which
         is then the first person named in a sentence, outside quotations.

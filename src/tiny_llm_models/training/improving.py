@@ -27,7 +27,7 @@ _WIDE = Settings(1.0, min_p=0.02)  # for stories to train on; diverse, since the
 
 
 def try_settings(folder: Path, stories: int, report: Callable[[str], Any], tokens: int = LIMIT) -> list[dict[str, Any]]:
-    """Measure for each setting in a grid the share of faultless stories, and how much the stories differ.
+    """For each setting in a grid, measure the share of faultless stories and how much the stories differ.
 
     stories: how many stories to sample per language, each with at most this many new tokens. Every setting has the same
     prompts.

@@ -197,8 +197,8 @@ class AsyncEngine:
         return await asyncio.wrap_future(result)
 
     def serve(self, engine: Engine) -> None:
-        """Run steps, and jobs in between, until `stop` was called and no request is left. The engine's thread calls
-        this method.
+        """Run steps, and jobs in between, until `stop` has been called and no request is left. The engine's thread
+        calls this method.
 
         Before each step, run all jobs that have come, in order. Then, if the engine has work, run a step, and publish
         each request that the step returns. If the engine has no work, wait for a job, without using processor time. If

@@ -1,11 +1,11 @@
 """Answers that take a while: the server sends an answer piece by piece, and gives it up when the client has left.
 
 A response is an ASGI application: a coroutine function with three arguments. scope: a description of the HTTP request.
-receive: waits for the client's next message, and returns it; {"type": "http.disconnect"} says that the client went
-away, and from then on, `receive` returns this message each time. send: sends a message to the client, and waits while
+receive: waits for the client's next message, and returns it; {"type": "http.disconnect"} says that the client has
+gone away; from then on, `receive` returns this message each time. send: sends a message to the client, and waits while
 earlier messages are still on their way. The messages to send are: first {"type": "http.response.start",
 "status": ..., "headers": [(name, value), ...]}, with names and values in bytes; then, for each piece of the answer,
-{"type": "http.response.body", "body": bytes, "more_body": True}; at last one such message with "more_body": False.
+{"type": "http.response.body", "body": bytes, "more_body": True}; finally, one such message with "more_body": False.
 Source: "ASGI Specification", HTTP & WebSocket message format, version 2.3, asgi.readthedocs.io.
 """
 
@@ -25,7 +25,7 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class ClientGoneError(Exception):
-    """The error raised when the client went away, so that an answer would have no reader."""
+    """The error raised when the client has gone away: nobody would read an answer."""
 
 
 async def until_gone(receive: Receive, work: Coroutine[Any, Any, _T], timeout: float | None) -> _T:
@@ -39,7 +39,7 @@ async def until_gone(receive: Receive, work: Coroutine[Any, Any, _T], timeout: f
     Raises:
         ApiError: the time limit is reached. The error's status is 504, its message "the request took too long", its
             kind "server_error", its code "timeout".
-        ClientGoneError: the client went away.
+        ClientGoneError: the client has gone away.
 
     Task: w3d7.3
     """
