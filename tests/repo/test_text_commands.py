@@ -119,7 +119,7 @@ BAD_VALUES = {
     "--repetition-penalty 0": "--repetition-penalty: expected a number from 0.01 to 10, got 0.0",
     "--max-tokens -3": "--max-tokens: expected 0 or more, got -3",
     "--seed -1": "--seed: expected a whole number from 0 to 2**64 - 1, got -1",
-    "--stop=": "--stop: expected a text, or a list of 4 at most, of 1 to 256 characters each, got ''",
+    "--stop=": "--stop: expected a text, or a list of at most 4 texts, of 1 to 256 characters each, got ''",
     "--impl theirs": "--impl: expected one of ref, mine, got 'theirs'",
     "--dtype int8": "--dtype: expected one of float32, bfloat16, float16, got 'int8'",
     "--prompt=": "the prompt: expected some text, got none; give --prompt TEXT or pipe a text in",

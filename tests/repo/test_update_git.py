@@ -43,7 +43,7 @@ def test_a_pull_that_conflicts_leads_to_update(course, clone):
         shown = " ".join((run.stdout + run.stderr).split())
         assert expected in shown, command
         assert advice in shown, command
-    assert "take it back with `git merge --abort`; then run ./course update" in clone.run("update").stderr
+    assert "undo it with `git merge --abort`; then run ./course update" in clone.run("update").stderr
     git(clone.root, "merge", "--abort")
     assert clone.run("update").returncode == 0
     assert "import math  # newer" in clone.file("attention.py").read_text()
