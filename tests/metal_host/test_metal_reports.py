@@ -62,7 +62,7 @@ def test_a_report_agrees_with_metal_host(file: Path) -> None:
         ("right", "auto", {"accepted": False}, True),
         ("right", "overloaded", {"accepted": False}, True),
         ("broken", "too_deep", {"accepted": True}, True),
-        ("broken", "read_behind", {"accepted": False}, True),
+        ("broken", "read_past_end", {"accepted": False}, True),
     ],
 )
 def test_a_disagreement_is_found(part: str, name: str, change: dict[str, Any], has_metal: bool) -> None:
