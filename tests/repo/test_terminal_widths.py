@@ -106,7 +106,8 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
         cwd=clone.root,
     )
     hints = [["hint", task, "--more"] for task in ("w0d1.1", "w2d6.3") for _ in range(3)]
-    clone.run_in_a_row([*hints, ["solution", "w0d2.2", "--apply"]])  # so that screens do not depend on their order
+    first = [["build-ext"], *hints, ["solution", "w0d2.2", "--apply"]]
+    clone.run_in_a_row(first)  # so that screens do not depend on their order
     return clone
 
 
