@@ -40,13 +40,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GateScheduli
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out most units of the gates that have passed before, and order the rest."""
-    if os.environ["TINY_LLM_CHECK_ALL"] == "0":
-        _leave_out(config, items)
+    _leave_out(config, items)
     _order(items)
 
 
 def _leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for gate in filter(has_passed, _chosen()):
+    for gate in _known():
         units = {unit_of(item.nodeid) for item in items if gate_of(item.nodeid) == gate}
         left = units - sample(gate, units, os.environ["TINY_LLM_CHECK_SEED"]) if units else set()
         config.hook.pytest_deselected(items=[item for item in items if unit_of(item.nodeid) in left])
@@ -80,13 +79,17 @@ def _chosen() -> list[Gate]:
     return select(os.environ["TINY_LLM_CHECK_GATES"].split(), [])
 
 
+def _known() -> list[Gate]:
+    """Return the chosen gates that have passed before. `--all` trusts none of them."""
+    return [] if os.environ["TINY_LLM_CHECK_ALL"] == "1" else [gate for gate in _chosen() if has_passed(gate)]
+
+
 class _Report:
     """The results of the gates, in the process to which the workers report."""
 
     def __init__(self) -> None:
         self._digests = {gate: digest(gate) for gate in _chosen() if gate.remember}  # before something changes
-        trusts = os.environ["TINY_LLM_CHECK_ALL"] == "0"
-        self._known = {gate for gate in self._digests if trusts and has_passed(gate)}
+        self._known = set(_known())
         self._skipped: set[Gate | None] = set()
         self._start = monotonic()
         self._before = _read_times()
