@@ -51,8 +51,8 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 @dataclass(frozen=True)
 class StepRecord:
-    """A step that is over. time: when it ended. tokens: how many tokens of each request it computed, keyed by the
-    request's id."""
+    """A finished step. time: when the step ended. tokens: the number of tokens that it computed, keyed by the request's
+    id."""
 
     time: float
     tokens: dict[str, int]
