@@ -1,6 +1,6 @@
 """Metal kernels on any CPU, with checks: call `metal_kernel` as you would call `mx.fast.metal_kernel`.
 
-A name is imported when it is first used, so code that needs only a compiler (`metal_host.toolchain`) does not load MLX.
+Each name here is imported when it is first used, so code that needs only `metal_host.toolchain` does not load MLX.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""MLX's arrays as bytes of buffers."""
+"""Conversion of MLX's arrays into buffers of bytes."""
 
 import ctypes
 import math
@@ -31,7 +31,7 @@ def array_of(x: Any) -> mx.array:
 
 
 def buffer_of(parameter: Parameter, array: mx.array, is_contiguous: bool) -> Buffer:
-    """Return the buffer for an input, or for a fact about it, such as its shape."""
+    """Return the buffer for an input, or for a fact about the input, such as its shape."""
     values = _numpy(array)
     copied = 0 if values.flags.c_contiguous or not is_contiguous else values.nbytes
     if is_contiguous:
@@ -48,14 +48,14 @@ def buffer_of(parameter: Parameter, array: mx.array, is_contiguous: bool) -> Buf
 
 
 def filled_output(shape: Sequence[int], dtype: mx.Dtype, value: float | None) -> tuple[_Bytes, int]:
-    """Return an output's bytes, filled with the value if there is one, and the size of an element in bytes."""
+    """Return an output's bytes, filled with `value` unless it is None, and the size of an element in bytes."""
     if value is None:
         return np.zeros(math.prod(shape) * dtype.size, np.uint8), dtype.size
     return _bytes(np.ascontiguousarray(_numpy(mx.full(shape, value, dtype)))), dtype.size
 
 
 def _numpy(array: mx.array) -> "np.ndarray[Any, np.dtype[Any]]":
-    """Return a NumPy array that shares the array's memory; elements of bfloat16 become uint16.
+    """Return a NumPy array that shares the MLX array's memory; bfloat16 elements appear as uint16.
 
     Raises:
         MetalHostError: the array is a placeholder of mx.compile or mx.vmap.
@@ -74,8 +74,8 @@ def _numpy(array: mx.array) -> "np.ndarray[Any, np.dtype[Any]]":
 def _memory_of(values: "np.ndarray[Any, np.dtype[Any]]") -> tuple[_Bytes, int, _Bytes | None]:
     """Return the bytes of an array's memory, from its lowest address to its highest.
 
-    Also return the index of the byte at which element [0, 0, ...] begins, and a flag for each byte that is 1 between
-    elements, or None if there are no gaps.
+    Also return the index of the byte at which element [0, 0, ...] begins, and one flag per byte, 1 for bytes between
+    elements. Without gaps between elements, return None in place of the flags.
     """
     if values.flags.c_contiguous or values.size == 0:
         return _bytes(values), 0, None

@@ -40,13 +40,13 @@ _watcher: ContextVar[Watcher | None] = ContextVar("metal_host_watcher", default=
 
 
 def watcher() -> Watcher | None:
-    """Return the watcher to which this thread's calls go, or None."""
+    """Return the watcher that receives this thread's kernel calls; None if there is no watcher."""
     return _watcher.get()
 
 
 @contextmanager
 def watching(by: Watcher | None) -> Iterator[None]:
-    """Within the block, pass every kernel call of this thread to `by`. The caller gets the result of `by`.
+    """Within the block, pass every kernel call of this thread to `by`. The kernel's caller receives the result of `by`.
 
     If `by` is None, the calls run as usual.
     """

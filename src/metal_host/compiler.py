@@ -1,4 +1,4 @@
-"""Compilation of kernels and of the runtime, each once, with the machine's C++ compiler."""
+"""Compiles the runtime and each kernel with the machine's C++ compiler, and keeps the results for later processes."""
 
 import hashlib
 import os
@@ -33,7 +33,7 @@ _COMMON = (
     "-fno-finite-loops",
     "-fno-delete-null-pointer-checks",  # so that an access through a null pointer is not optimised away
 )
-_REFUSED = ("-Werror=vla",)  # Metal's compiler rejects such arrays, and these compilers would accept them
+_REFUSED = ("-Werror=vla",)  # Metal's compiler rejects arrays of variable length, but C++ compilers accept them
 _NUMBERS = ("-ffp-contract=off", "-fno-math-errno")
 _FAULTS = "bounds,alignment,integer-divide-by-zero"
 _RUNTIME = ("-std=c++17", "-O2", "-fno-exceptions", "-fno-rtti", "-fno-omit-frame-pointer", "-fno-sanitize=all")
@@ -75,7 +75,7 @@ def compile_program(name: str, program: Program, checked: bool, tools: Toolchain
         if sys.platform == "darwin":
             _keep_symbols(found)
         return found
-    sys.audit("kernel.compiling", f"{name}.metal")  # the clock of a test stops
+    sys.audit("kernel.compiling", f"{name}.metal")  # stops a test's clock
     try:
         _compile_program(name, program, tools, clang, flags, found)
     finally:
@@ -105,7 +105,7 @@ def _compile_program(
 
 
 def _extract_symbols(linked: Path, found: Path) -> None:
-    """Save the line numbers on macOS, where only the object file has these numbers, and this file is deleted."""
+    """Save the program's line numbers on macOS, where only the object file, which is deleted, contains them."""
     symbols = f"{linked}.dSYM"
     run_tool(["xcrun", "dsymutil", str(linked), "-o", symbols])
     with suppress(OSError):  # there are no symbols, or another process saved them first
@@ -142,7 +142,7 @@ def _runtime(tools: Toolchain) -> list[Path]:
 def _of_this_compiler(tools: Toolchain, checked: bool) -> list[str]:
     """Return the options that depend on the compiler.
 
-    These options round a half after each operation, and turn on the instrumentation of checked runs.
+    The options make code round half-precision numbers after each operation, and instrument it for checked runs.
     """
     flags = ["-mf16c"] if tools.has_half else []
     if tools.is_clang:

@@ -1,4 +1,4 @@
-"""Declarations of variables, found by tokens alone."""
+"""Recognises declarations of variables from tokens alone."""
 
 import re
 from collections.abc import Sequence
@@ -71,7 +71,7 @@ def _after_value(tokens: Sequence[Token], i: int) -> int:
 
 
 def _type(tokens: Sequence[Token], i: int) -> tuple[str, frozenset[str], int]:
-    """Return the type that begins at i, its qualifiers, and the index after it; "" if no type begins there."""
+    """Return the type that begins at i, its qualifiers, and the index after it; the type "" if none begins there."""
     words: list[str] = []
     qualifiers: set[str] = set()
     is_whole = False

@@ -16,7 +16,7 @@ _NOT_METAL = {"double", "dynamic_cast", "typeid", "throw", "goto", "thread_local
 
 
 def explain_errors(output: str, texts: Mapping[str, str]) -> str:
-    """List the first errors: place, message, line of the source. texts: the kernel's texts, keyed by file name."""
+    """List the first errors: place, message and source line of each. texts: the kernel's texts, keyed by file name."""
     errors: dict[tuple[str, int], str] = {}
     for file, line, message in _errors(output.splitlines(), texts):
         errors.setdefault((file, line), _plain(message, _text(file, line, texts, "")))
@@ -47,7 +47,7 @@ def _text(file: str, line: int, texts: Mapping[str, str], before: str) -> str:
 
 
 def _errors(lines: list[str], texts: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
-    """Yield file, line and message of each error: for an error in our headers, the kernel's line that led to it."""
+    """Yield file, line and message of each error. An error in our headers has the kernel's line that led to it."""
     led_from: tuple[str, int] | None = None
     for number, text in enumerate(lines):
         if re.search(r"In (instantiation|substitution) of|In ([\w ]+ )?function ", text):
@@ -104,7 +104,7 @@ def _plain(message: str, line: str) -> str:
 
 
 def _variable(match: "re.Match[str]") -> str:
-    """Name an uninitialised variable and its element, without our members between the two."""
+    """Name an uninitialised variable and its element, without the names of our members between the two."""
     return f"'{match[1]}{(match[2] or '').replace('::', '.')}' "
 
 

@@ -10,7 +10,7 @@ __all__ = ["MetalCompileError", "MetalHostError", "MetalKernelError", "Party"]
 class Party:
     """A thread that an error names.
 
-    thread: its number in its threadgroup. file, line: the line that it runs; "" and 0 if the line is unknown.
+    thread: the thread's number in its threadgroup. file, line: the line that the thread runs; "" and 0 if unknown.
     """
 
     thread: int

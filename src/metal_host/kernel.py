@@ -1,4 +1,4 @@
-"""`metal_kernel`: MLX's own function on a machine with Metal, and the same function on the CPU elsewhere."""
+"""`metal_kernel`: runs kernels with MLX's own function on a machine with Metal, and on the CPU elsewhere."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -114,11 +114,11 @@ class _Kernel:
             return self._run(signature, buffers, outputs, grid, threadgroup, _options(mode))
 
         results = _without_derivative(self._description.name, compute)(*arrays)
-        mx.eval(results)  # now, so that other threads can read the results too
+        mx.eval(results)  # compute now, so that other threads can read the results
         return results
 
     def _as_call(self, **arguments: Any) -> KernelCall:
-        """Describe this call for a watcher, which decides when to make it."""
+        """Describe this call for a watcher, which decides when to run it."""
         d = self._description
 
         def signature() -> Signature:
@@ -216,7 +216,7 @@ class _Kernel:
 
 
 def _without_derivative(name: str, compute: Callable[..., list[mx.array]]) -> Callable[..., list[mx.array]]:
-    """Wrap `compute` so that a derivative of it raises an error.
+    """Wrap `compute` so that taking its derivative raises an error.
 
     MLX cannot see how `compute` uses its inputs, so without this wrapper every derivative would silently be zero.
     """

@@ -1,4 +1,4 @@
-"""Observation of running kernels: how much memory a kernel moves and in which pieces, or each thread's accesses."""
+"""Observation of running kernels: how many bytes a kernel reads and writes, and in which pieces, or each access."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,9 +31,9 @@ _ACCESSES = {"r": "read", "w": "write", "ar": "atomic read", "aw": "atomic write
 class Traffic:
     """The traffic of one buffer or threadgroup variable.
 
-    read, written: bytes; a byte counts each time that a thread moves it.
+    read, written: bytes; a byte counts each time that a thread reads or writes it.
     distinct_read, distinct_written: bytes; a byte counts once per call of the kernel.
-    reads, writes: accesses of single threads. wide: those accesses that move 16 bytes or more.
+    reads, writes: accesses of single threads. wide: how many of them move 16 bytes or more.
     together: accesses of simdgroups. The n-th accesses of a simdgroup's lanes at one place in the code count as one.
     lines: how many lines of 64 bytes the simdgroups' accesses to a buffer touch. Coalesced accesses touch the fewest.
     cycles: how many cycles the simdgroups' accesses to a threadgroup variable take, in a memory of 32 banks that each
@@ -183,7 +183,7 @@ _observer: ContextVar[Observer | None] = ContextVar("metal_host_observer", defau
 
 
 def observer() -> Observer | None:
-    """Return the observer of this thread's calls, if there is one."""
+    """Return the observer of this thread's calls; None if there is no observer."""
     return _observer.get()
 
 
@@ -191,9 +191,9 @@ def observer() -> Observer | None:
 def counting() -> Iterator[Counts]:
     """Count the memory traffic and barriers of every kernel that this thread calls in the block.
 
-    The kernels run on the CPU, and checked: `with counting() as counts: ...; counts.buffers["x"].read`. The counts are
-    a model, because caches, coalescing and banks differ between GPUs. A value that the compiler keeps in a register is
-    read, and counted, only once. A call that ends in an error is not counted.
+    The kernels run on the CPU, with checks. Example: `with counting() as counts: ...; counts.buffers["x"].read`. The
+    counts are a model, because caches, coalescing and banks differ between GPUs. A value that the compiler keeps in a
+    register is read, and counted, only once. A call that ends in an error is not counted.
     """
     counts = Counts()
     token = _observer.set(Observer(counts=counts))

@@ -15,7 +15,7 @@ Place = tuple[str, int]  # a file's name, and a line number
 def lines_of(
     program: Path, codes: Sequence[str], texts: Mapping[str, str], tools: Toolchain
 ) -> list[Place | None] | None:
-    """Return, for each address (hexadecimal), the innermost line of the kernel's own text to which it belongs.
+    """For each hexadecimal address, return the innermost line of the kernel's own text to which the address belongs.
 
     None stands for an address without such a line. The result is None if this machine has no tool that finds lines.
     """
@@ -26,7 +26,7 @@ def lines_of(
 def calls_of(
     program: Path, codes: Sequence[str], texts: Mapping[str, str], tools: Toolchain
 ) -> list[list[Place]] | None:
-    """Return, for each address, its line and the lines of the inlined calls that led to it, the innermost first."""
+    """For each address, return its line and the lines of the inlined calls that led there, the innermost first."""
     if sys.platform == "darwin":
         symbols = f"{program}.dSYM/Contents/Resources/DWARF/{program.name}"
         parts = [_output(["xcrun", "atos", "-i", "-o", symbols, code]) for code in codes]

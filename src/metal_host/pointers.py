@@ -1,8 +1,8 @@
-"""Detection of pointers to the wrong address space by tokens alone, for machines without clang.
+"""Detects pointers to the wrong address space from tokens alone, for machines without clang.
 
-This module compares names: the name that a pointer is initialised with, assigned or cast from, and the arguments of
-functions in the kernel's header. It accepts every expression that it does not understand. With clang, spaces.py finds
-more errors.
+A pointer's address space is compared with that of the variable whose address it receives: in an initialisation, an
+assignment, a cast, or a call of a function in the kernel's header. Expressions that this module does not understand
+pass. With clang, spaces.py finds more errors.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from .tokens import Token, after_brackets, directives, tokenize
 
 __all__ = ["mixed_pointers"]
 
-_Known = dict[str, str]  # keyed by name: its address space, or "" if unknown
+_Known = dict[str, str]  # name of a variable -> its address space, or "" if unknown
 _ENDS = {";", ",", ")", "{"}
 
 
@@ -125,10 +125,10 @@ def _declared(text: str) -> _Pointer | None:
 
 
 def _variables(tokens: Sequence[Token], i: int, scope: str) -> _Known:
-    """Return the address spaces of the variables that a declaration at i declares, other than pointers, keyed by name.
+    """Return the address space of each variable, other than pointers, that a declaration at i declares, keyed by name.
 
-    An array is in an address space. Any other variable has "", because it hides an outer variable of the same name. If
-    the declaration has an error, the message is under the key "".
+    An array has its address space. Any other variable has "", and is returned because it hides an outer variable of
+    the same name. If the declaration has an error, the message has the key "".
     """
     before = tokens[i - 1].text if i else ";"
     if scope not in (KERNEL, FUNCTION, FILE) or before not in (";", "{", "}", "(", ")"):
@@ -155,7 +155,7 @@ def _is_set(tokens: Sequence[Token], i: int) -> bool:
 
 
 def _mixed(tokens: Sequence[Token], i: int, pointer: _Pointer, known: Mapping[str, str]) -> str:
-    """Return an error if the expression at i is in another address space than the pointer to which it is assigned."""
+    """Return an error if the expression at i is in another address space than the pointer that it is assigned to."""
     name, other = _of(tokens, i, pointer, known)
     if not other or other == pointer.space:
         return ""
@@ -164,7 +164,7 @@ def _mixed(tokens: Sequence[Token], i: int, pointer: _Pointer, known: Mapping[st
 
 
 def _of(tokens: Sequence[Token], i: int, pointer: _Pointer, known: Mapping[str, str]) -> tuple[str, str]:
-    """Return the name at i, and the address space of the expression: `x`, `x + n` or `&x[n]`; else ""."""
+    """Return the name at i, and the address space of the expression there; "" unless it is `x`, `x + n` or `&x[n]`."""
     is_address = i < len(tokens) and tokens[i].text == "&"
     i += is_address
     if i >= len(tokens) or tokens[i].kind != "word":
@@ -184,7 +184,7 @@ def _of(tokens: Sequence[Token], i: int, pointer: _Pointer, known: Mapping[str, 
 
 
 def _functions(header: str) -> dict[str, list[str]]:
-    """Return the address spaces of the parameters of each function that a header defines once, keyed by function.
+    """For each function that a header defines once, return its parameters' address spaces, keyed by function name.
 
     A parameter that is not a pointer has "".
     """

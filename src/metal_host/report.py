@@ -40,7 +40,7 @@ _MESSAGES = {
 
 
 class _Reader(Mapping[str, str]):
-    """A reader of a report, for format strings. Its items are the report's values, and texts made from these values."""
+    """A report as a mapping for format strings. The items are the report's values, and texts made from these values."""
 
     def __init__(
         self,
@@ -214,7 +214,7 @@ def _other(r: _Reader) -> str:
 
 
 def _is_unset(index: int) -> bool:
-    """Tell whether an index is the pattern that fills uninitialised variables in a checked run, or a little more."""
+    """Tell whether an index is the pattern that fills uninitialised variables in a checked run, or slightly larger."""
     return any(0 <= index % (1 << 32) - pattern < 1 << 16 for pattern in (0xFEFEFEFE, 0xAAAAAAAA))
 
 

@@ -1,6 +1,6 @@
-"""Rewriting of the parts of Metal that no C++ header can define.
+"""Rewrites the parts of Metal that no C++ header can define:
 
-- Threadgroup variables, because all threads of a threadgroup share one.
+- Threadgroup variables, because all threads of a threadgroup share them.
 - Numbers without a suffix, because they are float in Metal.
 - `constant`, because it implies const.
 - A thread's own arrays, because they get redzones.

@@ -1,4 +1,4 @@
-"""Detection of code that C++ allows and Metal forbids, by tokens alone. With clang, spaces.py finds more."""
+"""Detects code that Metal forbids but C++ allows, from tokens alone. With clang, spaces.py detects more such code."""
 
 from collections.abc import Iterator, Sequence
 
@@ -35,7 +35,7 @@ def violations(source: str, outermost: str, before: str = "") -> Iterator[tuple[
 
 
 def _brackets(tokens: Sequence[Token]) -> Iterator[tuple[int, str]]:
-    """Yield the first unmatched bracket. A compiler would report it far after its line, in text that we add."""
+    """Yield the first unmatched bracket. A compiler would report the bracket many lines later, in text that we add."""
     open_: list[tuple[int, str]] = []
     line = 1
     for kind, text in tokens:

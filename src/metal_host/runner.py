@@ -1,6 +1,6 @@
 """Runs of compiled kernels, each in a process of its own, so that a crash or an endless loop cannot harm the caller.
 
-Both processes map the request, an unnamed file that holds all buffers. The kernel's process answers in a few lines.
+Both processes map the request, an unnamed file that holds all buffers. The kernel's process answers with a few lines.
 """
 
 import mmap
@@ -24,7 +24,7 @@ _NUMBERS = {"float": 1, "float16_t": 2, "bfloat16_t": 3} | dict.fromkeys(
     ("int32_t", "uint32_t", "int64_t", "uint64_t"), 4
 )
 _PAGE = 1 << 14
-_SLACK = 20  # on a busy machine, a process may take this many times its limit in processor time
+_SLACK = 20  # the limit on wall-clock time, as a multiple of that on processor time: the machine may be busy
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Buffer:
     """A buffer of a kernel.
 
     origin: the byte to which the kernel's pointer points.
-    gaps: for an input that is a view, a flag for each byte, which is 1 between elements.
+    gaps: for an input that is a view, one flag per byte, 1 for the bytes between elements.
     copied: how many bytes were copied because the input was not row-contiguous.
     """
 
@@ -47,7 +47,7 @@ class Buffer:
 
     @property
     def number(self) -> int:
-        """Return the type of the elements as a number of the runtime (`msl_number`)."""
+        """Return the number that the runtime (`msl_number`) uses for the type of the elements."""
         return _NUMBERS.get(self.type.removeprefix("atomic<").removesuffix(">"), 0)
 
 

@@ -1,4 +1,4 @@
-"""Scopes: the meaning of the braces in a piece of source, found by tokens alone."""
+"""Scopes: the kind of each pair of braces in a piece of source, found from tokens alone."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ _AFTER_PARAMETERS = {"const", "thread", "device", "constant", "threadgroup", "no
 
 
 def scopes(tokens: Sequence[Token], outermost: str) -> list[str]:
-    """Return, for each token, the kind of the innermost braces around it; the braces of a namespace do not count.
+    """For each token, return the kind of the innermost braces around it; the braces of a namespace do not count.
 
     outermost: the kind for tokens outside of all braces.
     """

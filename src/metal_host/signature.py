@@ -9,7 +9,7 @@ __all__ = ["ATTRIBUTES", "Parameter", "Signature", "TypeOrNumber", "metal_type",
 
 TypeOrNumber = mx.Dtype | int | bool
 
-_FEW = 8  # elements: MLX puts an input that has fewer into the constant address space
+_FEW = 8  # MLX puts an input with fewer elements than this into the constant address space
 _TYPES = {
     "bool": "bool",
     "uint8": "uint8_t",

@@ -1,7 +1,7 @@
 """Translation of a kernel's Metal source to C++ that the machine's compiler accepts.
 
 The headers in include/ define nearly all of the language, and rewrite.py rewrites what no header can define. A second
-text has real address spaces, which clang can check (spaces.py).
+version of the text has real address spaces, which clang can check (spaces.py).
 """
 
 import re
@@ -74,7 +74,7 @@ def texts_of(name: str, header: str, source: str) -> dict[str, str]:
 
 
 def _check(name: str, texts: Mapping[str, str], outermost: Mapping[str, str], before: str) -> None:
-    """Raise a MetalCompileError if tokens show an error. before: text that names types of the kernel."""
+    """Raise a MetalCompileError if the tokens alone show an error. before: text that names types of the kernel."""
     errors = {
         (file, line): message
         for file, kind in outermost.items()

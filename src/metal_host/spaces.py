@@ -30,7 +30,7 @@ def mixed_spaces(source: str, texts: Mapping[str, str], clang: Toolchain, folder
     file.write_text(source, encoding="utf-8")
     lines = run_tool([*clang.command, *_FLAGS, f"-I{_INCLUDE}", str(file)]).stderr.splitlines()
     errors = dict(_relevant(lines, texts))
-    # This text drops the address spaces of methods, so in a kernel that has such methods, no call to a method counts.
+    # `source` lacks the address spaces of methods, so errors about calls count only if no method has an address space.
     if not any(map(_QUALIFIED.search, texts.values())):
         errors = dict(_methods(lines, texts)) | errors
     return listed(errors, texts)
@@ -69,7 +69,7 @@ def _relevant(lines: Sequence[str], texts: Mapping[str, str]) -> _Errors:
 
 
 def _notes(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the notes after an error, which tell why no candidate fits."""
+    """Yield the notes after an error, which say why no candidate fits."""
     for text in lines:
         if " error: " in text:
             return

@@ -14,7 +14,7 @@ from .errors import MetalHostError
 __all__ = ["keep_small", "store"]
 
 _KEPT = 400  # the newest entries, of about 80 KB each
-_STALE = 600  # seconds: an older entry is removed if no process has used it for this long
+_STALE = 600  # seconds: only entries that no process has used for this long are removed
 
 
 def store() -> Path:
