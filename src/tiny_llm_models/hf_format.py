@@ -1,4 +1,4 @@
-"""Hugging Face format: the parts that all of our checkpoint folders share, trained or untrained."""
+"""Hugging Face format: the parts that the folders of trained and untrained checkpoints share."""
 
 import json
 from pathlib import Path

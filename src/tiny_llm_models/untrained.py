@@ -1,4 +1,4 @@
-"""Makes checkpoints with random weights, in Hugging Face format: small, quick to make, and equal on every machine."""
+"""Makes small checkpoints with random weights, in Hugging Face format. They are the same on every machine."""
 
 from pathlib import Path
 from typing import Any

@@ -19,7 +19,7 @@ from .wishes import Wish
 __all__ = ["Document", "Mix", "document", "question_prompt", "tell_several"]
 
 _GAPS = ("\n\n", "\n")  # between a story and a question; half of the documents have the blank line
-_OPENING = 2  # sentences of an opening, which decides on the story's plot
+_OPENING = 2  # the least number of sentences in an opening, which decides the story's plot
 _SHORT = 0.25  # the share of stories that are told without optional lines
 
 
@@ -43,7 +43,7 @@ class Mix:
     long: the share of documents with 2 to `stories` stories in a row.
     shares: the shares of the other documents, keyed by kind. The remaining documents have questions.
     strange: of the documents with questions, the share that has invented names and unknown things.
-    stopped: the share of these documents' stories that stop early, so that things are in any of their places.
+    stopped: of the stories in these documents, the share that stop early, so that a thing may be in any of its places.
     told: of the documents with questions and with ordinary, complete stories, the share whose stories the model learns.
     scenes: the share of scenes among the stories.
     questions: at most this many questions are asked about the stories of a document.
@@ -124,7 +124,7 @@ def _turn(said: list[tuple[str, float]], *answer: tuple[str, float]) -> list[tup
 
 
 def _request(words: Lexicon, random: Random, mix: Mix) -> Document:
-    """Return a document with a request and the story. Half of these documents also have questions about the story."""
+    """Return a document with a request and a story that fulfils it. Half of these documents also have questions."""
     asked = request(words, random)
     story = asked.story
     opening = _opening(story)
@@ -136,13 +136,13 @@ def _request(words: Lexicon, random: Random, mix: Mix) -> Document:
 
 
 def _named(story: Story) -> list[str]:
-    """Return the names, nouns and looks of a story's entities. A story that gets these right is mostly right."""
+    """Return the names, nouns and looks of a story's entities. If these are right, most of the story is right."""
     entities = story.cast.values()
     return " ".join(entity[word] for entity in entities for word in ("name", "kind", "look", "noun")).split()
 
 
 def _opening(story: Story) -> str:
-    """Return the first sentences, up to a place where the tokenizer cuts, too. The tokenizer keeps 。「 together."""
+    """Return the first sentences, up to a place where the tokenizer also splits. The tokenizer never splits 。「."""
     space, sentences = story.lexicon.space, story.sentences
     cuts = (n for n in range(_OPENING, len(sentences)) if space or sentences[n][0].isalnum())
     return space.join(sentences[: next(cuts, len(sentences))])

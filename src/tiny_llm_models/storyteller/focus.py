@@ -18,7 +18,7 @@ class Focus(NamedTuple):
     """The persons and things that a reader has in mind at one point of a story.
 
     subject: the person who was last named as a subject. since: the persons named after the subject.
-    now, before: the persons and things named in this line, and in the line before.
+    now, before: the persons and things named in this line, and in the previous line.
     """
 
     subject: str = ""

@@ -1,4 +1,4 @@
-"""Recognition of entities' forms in a text, even if not all words of an entity are known yet."""
+"""Recognises the forms of entities in a text, even if some words of an entity are not known yet."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def _may_be(pattern: str, words: Mapping[str, str]) -> bool:
 
 @cache
 def _items(pattern: str) -> _Items:
-    """Split a pattern into its words, each with the space after it, and the text between them, with an empty word."""
+    """Split a pattern into pairs: a word and the space after it, or "" and the text up to the next word."""
     items: list[tuple[str, str]] = []
     place = 0
     for match in WORD.finditer(pattern):

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 DEFAULT_FORM = "name"  # the form of a slot that names no form
-GONE = "gone"  # the place of a thing that was eaten, burnt or lost for good
+GONE = "gone"  # the place of a thing that has been eaten, burnt or lost for good
 
 
 @dataclass(frozen=True)

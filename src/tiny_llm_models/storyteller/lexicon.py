@@ -30,8 +30,8 @@ _LOOKS = {"person": 0.4, "thing": 0.85}  # the share of entities with a look
 
 
 def words_of(value: str | list[str]) -> list[str]:
-    """Return a list of words from a file, where it is a text with spaces between words, or a list if words have
-    spaces."""
+    """Return the words of a file's entry, which is a text with spaces between words, or a list if a word contains a
+    space."""
     return value.split() if isinstance(value, str) else value
 
 
@@ -225,7 +225,7 @@ class Lexicon:
         return self.forms[sort][form]
 
     def is_subject(self, form: str) -> bool | None:
-        """Tell whether a form marks the subject; None in a language whose forms do not mark it."""
+        """Tell whether a form marks the subject; None in a language whose forms never mark the subject."""
         return form in self.subjects if self.subjects else None
 
     def article(self, word: str) -> str:

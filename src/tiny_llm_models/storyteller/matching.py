@@ -35,7 +35,7 @@ class Match(NamedTuple):
     past: tuple[Entity, ...] = ()
     met: frozenset[str] = frozenset()
     introduced: frozenset[str] = frozenset()
-    mismatches: tuple[tuple[int, Mismatch], ...] = ()  # each with the index of the character where it is
+    mismatches: tuple[tuple[int, Mismatch], ...] = ()  # each with the index of a character
 
 
 class Matcher:
@@ -50,7 +50,7 @@ class Matcher:
         self._start, self._budget = 0, 0
         # The text:
         self._begin = {place for match in _STOP.finditer(text) for place in (match.start() + 2, match.end())}
-        self.furthest = 0  # the index of the character up to which some line has agreed
+        self.furthest = 0  # the index of the character up to which some line agrees with the text
 
     def matches(
         self, edge: Edge, groups: Mapping[str, str], start: Match, budget: int = 0, known: Sequence[str] = ()

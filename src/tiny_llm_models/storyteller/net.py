@@ -29,7 +29,7 @@ class Edge:
     longest: str
 
     def may_begin(self, text: str, place: int) -> bool:
-        """Tell whether the text at this place begins like the line, or is the end of the story within the line's
+        """Tell whether the text at this place begins like the line, or whether the story ends within the line's
         beginning."""
         if text.startswith(self.first, place):
             return True

@@ -92,7 +92,7 @@ class Notation:
                 raise ValueError("expected a line or a list of lines, got nothing")
             first, *rest = self.steps(source)
             if isinstance(first, Alternatives) and first.told is Told.WHEN:
-                first = first.options[0][0]  # the first line's condition decides about the whole sequence
+                first = first.options[0][0]  # the first line's condition decides whether the sequence is told
             yield (first, *rest)
         elif (call := _CALL.fullmatch(source)) and call[1].split()[0] in self._rules:
             name, *roles = call[1].split()

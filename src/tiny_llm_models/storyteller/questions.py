@@ -117,7 +117,7 @@ def _about_thing(story: Story, role: str, random: Random) -> Iterator[_Option]:
         yield _Option("holder", {"thing": thing, "who": story.cast[where]})
     elif where in story.cast:
         alone = story.cast[where].sort == "spot" and story.world.contents(where) == [role]
-        lines = random.choice(("where", "where", "content")) if alone else "where"  # one answers the other
+        lines = random.choice(("where", "where", "content")) if alone else "where"  # either reveals the other's answer
         yield _Option(lines, {"thing": thing, "spot": story.cast[where]})
     if spots:
         yield _Option("first", {"thing": thing, "spot": story.cast[spots[0]]})

@@ -115,8 +115,8 @@ class Recovery:
         return matcher.matches(edge, net.plot.cast, start, budget=1, known=tuple(net.plot.cast))
 
     def _foreign_faults(self, match: Match) -> list[Fault]:
-        """Return the faults of a line of another plot: also one fault for each person and thing that is new in the
-        story."""
+        """Return the faults of a line of another plot: one for the line, and one for each person and thing that it adds
+        to the story."""
         known = {entity[word] for entity in self._threads[0].match.cast.values() for word in ("name", "noun", "kind")}
         faults = [self._fault("contradiction", "this does not belong here")]
         for entity in match.cast.values():

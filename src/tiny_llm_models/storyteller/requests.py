@@ -16,7 +16,7 @@ from .wishes import HERO, Wish, about_hero
 __all__ = ["GIST", "Request", "fulfils", "gists", "request"]
 
 GIST = "gist"  # {gist} in a request stands for one of the plot's gists
-_ROLES = ("thing", "place", "spot")  # the roles of a request besides the hero; each role's name is its sort
+_ROLES = ("thing", "place", "spot")  # the roles of a request other than the hero; each role's name is its sort
 _HOME = "home"  # a group of places that no request names
 _SHORT, _OTHER_LANGUAGE = 0.2, 0.05  # shares of all requests
 

@@ -12,7 +12,7 @@ from .lexicon import Entity, Lexicon
 
 __all__ = ["furnished"]
 
-_LOOKED = 0.4  # the share of spots and things that have another look
+_LOOKED = 0.4  # the share of spots and things that receive a new look
 
 
 def furnished(

@@ -17,7 +17,7 @@ _INVENTED = 0.7  # the share of names that are invented, in training
 
 
 def held_out(word: str) -> bool:
-    """Tell whether an invented name or an unknown thing is kept for tests, which is true for one in six."""
+    """Tell whether an invented name or an unknown thing is kept for tests. One in six is."""
     return zlib.crc32(word.encode()) % 6 == 0
 
 

@@ -16,7 +16,7 @@ from .world import World
 __all__ = ["say", "scene", "tell"]
 
 _OPTIONAL = 0.6  # the share of optional lines that are told
-_PRONOUNS = 0.7  # the share of pronouns and dropped subjects where both the long and the short form are clear
+_PRONOUNS = 0.7  # how often to use a pronoun or drop a subject where both the long and the short form are clear
 _SHORT_TELLINGS = 4  # the shortest of this many tellings becomes a short story
 _TRIES = 30  # the most casts that are drawn to suit the wish
 

@@ -36,7 +36,7 @@ class Wish:
 def about_hero(lexicon: Lexicon, wish: Wish) -> bool:
     """Tell whether some plot can have the wish's person as its hero.
 
-    If not, the person may have any role in the story, as an owl has in "a story about an owl".
+    If none can, the person may have any role in the story, such as the owl in "a story about an owl".
     """
     person = _person(wish)
     return any(lexicon.complete(plot.cast[HERO], person) is not None for plot in _plots(lexicon, wish))
