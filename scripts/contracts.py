@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FILE = ROOT / "scripts" / "contracts.json"
 REFERENCE = ROOT / "src" / "tiny_llm_ref"
 
-Contracts = Mapping[str, Mapping[str, Any]]  # by task: `contract`, a number, and `functions`, name -> signature
+Contracts = Mapping[str, Mapping[str, Any]]  # keyed by task: `contract`, a number, and `functions`, name -> signature
 
 
 def main() -> int:

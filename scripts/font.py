@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FONT = ROOT / "src/tiny_llm_course/viz/fonts/NotoSansCJKjp-subset.otf"
 LATIN = range(0x20, 0x250)
 GREEK = range(0x370, 0x400)
-GENERAL = [*range(0x2000, 0x2070), *range(0x2100, 0x2700)]  # signs, arrows, mathematics
+GENERAL = [*range(0x2000, 0x2070), *range(0x2100, 0x2700)]  # punctuation, symbols, arrows, mathematics
 JAPANESE = [*range(0x3000, 0x3100), *range(0xFF00, 0xFFF0)]  # punctuation, kana, full- and half-width forms
 TEXTS = ("src/tiny_llm_models/storyteller/japanese/*.toml", "src/tiny_llm_course/**/*.toml")
 

@@ -153,7 +153,7 @@ class Program:
 
 @cache
 def _server() -> socket.socket:
-    """Start the process that forks, and connect to it. That process ends when this one closes its end of the socket."""
+    """Start the process that forks, and return one end of a socket to it. Closing this end ends the process."""
     ours, theirs = socket.socketpair()
     with theirs:
         call = [sys.executable, __file__, str(theirs.fileno())]
@@ -170,7 +170,7 @@ def _serve(number: int) -> list[str]:
     import rich.console  # noqa: F401
     import typer  # noqa: F401
 
-    gc.freeze()  # so that no fork looks for garbage in the objects that all of them share
+    gc.freeze()  # so that no fork looks for garbage in the objects that all forks share
     keepers = set[int]()
     with socket.socket(fileno=number) as connection:
         while True:
@@ -190,8 +190,8 @@ def _serve(number: int) -> list[str]:
 
 
 def _keep(files: list[int]) -> None:
-    """Fork once more, and return in the new fork. This process sends the new fork's process id, waits, and sends its
-    exit code."""
+    """Fork once more, and return in the new fork. This process sends the new fork's process id, waits, and sends the
+    new fork's exit code."""
     *given, number = files
     process = os.fork()
     if not process:

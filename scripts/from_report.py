@@ -94,7 +94,7 @@ def tested(task: TaskId, sources: dict[str, str]) -> PytestRun:
             path = file.relative_to(reference).as_posix()
             if clone.file(path).is_file() and "built" not in file.parts:
                 clone.file(path).write_text(sources.get(path) or file.read_text(encoding="utf-8"), encoding="utf-8")
-        compile_mistakes(reference, task, entry_of(task).mistakes)  # so that naming a mistake waits for no compiler
+        compile_mistakes(reference, task, entry_of(task).mistakes)  # so that naming a mistake does not wait for it
         os.environ["PYTHONPATH"] = str(clone.root / "src")
         return run_tests([day], "tiny_llm", ["-k", f"test_task_{task.task}_"], tests=clone.root / "tests")
 

@@ -22,14 +22,14 @@ class GateError(ValueError):
 
 @dataclass(frozen=True)
 class Gate:
-    """Tests that check one side of the repository."""
+    """Tests that check one aspect of the repository."""
 
     name: str
     tests: tuple[str, ...]  # files, folders or single tests; wildcards are allowed
     inputs: tuple[str, ...]
     budget: float  # in seconds, with one worker
     unit: str = "file"  # the tests that one worker runs in a row: "test", "file" or "gate"
-    remember: bool = False  # that it has passed: passed_gates.py
+    remember: bool = False  # whether passed_gates.py remembers that the gate has passed
 
     def paths(self) -> list[str]:
         """Return pytest's arguments for the gate's tests."""

@@ -156,7 +156,7 @@ def complaints(root: Path, habits: list[Habit]) -> list[str]:
 def _new(
     findings: list[Finding], before: Mapping[str, int], after: Mapping[str, int], excess: int, base: _Base
 ) -> list[Finding]:
-    """Return the findings that git shows to be new; without git, all findings in files that have more than before."""
+    """Return the findings that git shows to be new; without git, all findings in files whose count grew."""
     new = [finding for finding in findings if base.lacks(finding)]
     if len(new) >= excess:
         return new

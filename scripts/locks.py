@@ -24,7 +24,7 @@ from tiny_llm_course.tasks.toml import parse_toml, read_toml
 __all__ = ["differences", "foreign_addresses", "requirements", "unmet", "versions"]
 
 ROOT = Path(__file__).resolve().parent.parent
-OLD, NEW = "==3.10.*", ">=3.11"  # PDM locks both on their own, since some packages have left Python 3.10
+OLD, NEW = "==3.10.*", ">=3.11"  # PDM locks each separately, since some packages have dropped Python 3.10
 PUBLIC = ("https://pypi.org/simple", "https://files.pythonhosted.org/packages/")
 HASH = """
 from pdm.core import Core

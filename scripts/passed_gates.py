@@ -1,7 +1,7 @@
 """The gates that have passed with exactly the inputs that they have now: tests/repo/verdicts/gates.toml.
 
-Such a gate runs only a random twentieth of its units, unless `--all` is given. A gate takes part if gates.toml says
-`remember = true`: its tests take minutes, and nothing but its inputs can change their results.
+Such a gate runs only a random twentieth of its units, unless `--all` is given. Only gates with `remember = true` in
+gates.toml take part: those whose tests take minutes, and whose inputs alone decide the results.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HEAD = """\
 
 
 def digest(gate: Gate) -> str:
-    """Digest a gate's inputs and tests: their paths, and each byte of them."""
+    """Return a digest of a gate's inputs and tests: of their paths and their contents."""
     found = hashlib.sha256()
     for path in _files():
         if gate.depends_on([path]) and ROOT / path != FILE:

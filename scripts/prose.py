@@ -104,7 +104,7 @@ def sentences(file: str, content: str) -> list[Sentence]:
         try:
             tree = ast.parse(content)
         except SyntaxError:
-            return []  # other gates report it
+            return []  # other gates report the error
         parts = [(DOCSTRINGS, _docstrings(tree)), (MESSAGES, _help_texts(tree) if "help=" in content else [])]
     else:
         reader = {"md": _markdown, "po": _translations, "toml": _toml}[file.rpartition(".")[2]]
@@ -131,8 +131,8 @@ def _split(kind: str, file: str, language: str, passage: _Passage) -> Iterator[S
 
 
 def _mask(match: re.Match[str]) -> str:
-    """Mask a part of a sentence. If a quotation ends with a full stop, keep that, because the sentence may end there,
-    too."""
+    """Mask a part of a sentence. If a quotation ends with a full stop, keep the stop, because the sentence may end
+    there, too."""
     if match["code"] and match[0][-1] in '"”’' and match[0][-2] in ".!?":
         return CODE * (len(match[0]) - 2) + match[0][-2] + MARKUP
     return (CODE if match["code"] else MARKUP) * len(match[0])
@@ -192,7 +192,7 @@ def _toml(content: str) -> Iterator[_Passage]:
 
 
 def _lines(line: int, text: str, language: str) -> Iterator[_Passage]:
-    """Cut a text after each line with room for another word, because such a line ends on purpose."""
+    """Cut a text after each line that had room for the next word, because the author ended such a line on purpose."""
     begin, lines = line, []
     for number, part in enumerate(text.split("\n"), line):
         if lines and re.match(r" *- |  ", part):

@@ -100,7 +100,7 @@ def _of_reply(reply: Reply) -> dict[str, Any]:
 def _same_in_mlx_lm(
     path: Path, bits: int | None, dtype: Any, prompts: list[list[int]], replies: list[Reply]
 ) -> list[int]:
-    """Return for each reply the number of its tokens that mlx-lm, too, finds likeliest after the same tokens."""
+    """For each reply, return how many of its tokens mlx-lm, too, finds likeliest after the same tokens."""
     import mlx.core as mx
     import mlx.nn
     import mlx_lm.utils
