@@ -148,7 +148,7 @@ def wheel(tmp_path_factory):
 def test_a_command_that_needs_a_clone_says_so(wheel, name):
     run = wheel(name)
     message = (
-        f"`{name}` needs a clone of the course, and this folder is not one; "
+        f"`{name}` needs a clone of the course, but this folder is not a clone; "
         "clone the repository, and run the command there"
     )
     assert (run.returncode, run.stdout, run.stderr) == (2, "", f"error: {message}\n")

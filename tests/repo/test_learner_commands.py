@@ -406,9 +406,7 @@ def test_undo_keeps_what_was_written_since(clone):
     file.write_text(changed)
     result = clone.run("undo")
     assert result.returncode == 1
-    assert "has been changed since then, in the same lines, so nothing was taken back" in " ".join(
-        result.stderr.split()
-    )
+    assert "was changed again later, in the same lines, so nothing was taken back" in " ".join(result.stderr.split())
     assert file.read_text() == changed
     [copy] = [word for word in result.stderr.split() if "before/src/tiny_llm/attention.py" in word]
     assert (clone.root / copy.rstrip(".")).with_suffix(".py").read_text() == before

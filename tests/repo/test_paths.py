@@ -119,4 +119,4 @@ def test_without_solutions_there_is_no_path(clone):
     for command in ("next", "solution"):
         refused = clone.run(command, "--path", "core")
         assert refused.returncode == 1
-        assert "your instructor withheld them from this copy" in refused.stderr
+        assert "your instructor withheld these solutions from this copy" in refused.stderr

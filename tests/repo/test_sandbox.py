@@ -128,7 +128,7 @@ def test_a_result_says_that_there_was_none_and_why(tmp_path):
     found = grade(tmp_path, "--untrusted", PATH=str(Path(fails).parent))
     assert found.returncode == 1
     assert found.stderr.startswith(
-        "error: --untrusted: grading needs a sandbox, and there is none: bubblewrap does not work"
+        "error: --untrusted: grading needs a sandbox, but there is none: bubblewrap does not work"
     )
     assert "setting up uid map: Permission denied" in found.stderr
 

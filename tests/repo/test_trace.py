@@ -70,7 +70,7 @@ def test_in_japanese():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--heads", "7"], "--heads: expected a divisor of --hidden 768, or --head-dim too, got 7"),
+        (["--heads", "7"], "--heads: expected a divisor of --hidden 768, or --head-dim as well, got 7"),
         (["--seq", "0"], "--seq: expected 1 or more, got 0"),
         (["--kv-heads", "3"], "--kv-heads: expected a divisor of 8, the number of --heads, got 3"),
         (["--dtype", "int8"], "--dtype: expected one of float32, bfloat16, float16, got 'int8'"),

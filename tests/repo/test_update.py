@@ -24,7 +24,7 @@ def test_functions_are_kept_and_stubs_come_in(course, clone):
     )
     result = clone.run("update")
     assert result.returncode == 0, result.stderr
-    assert "src/tiny_llm/attention.py: took over the newer stubs and kept your code" in result.stdout
+    assert "src/tiny_llm/attention.py: has the newer stubs now; your code was kept" in result.stdout
     attention, layer_norm = (clone.file(name).read_text() for name in ("attention.py", "layer_norm.py"))
     assert "scores = query @ key.swapaxes(-2, -1) * scale" in attention
     assert "def my_idea():\n    return 1\n" in attention
@@ -51,7 +51,7 @@ def test_regions_of_kernels_are_kept(course, clone):
     commit(course, "newer")
     result = clone.run("update")
     assert result.returncode == 0, result.stderr
-    assert f"src/tiny_llm/{name}: took over the newer stubs and kept your code" in result.stdout
+    assert f"src/tiny_llm/{name}: has the newer stubs now; your code was kept" in result.stdout
     merged = clone.file(name).read_text()
     assert merged.startswith("// my notes\n// A newer first line.\n")
     assert "KERNEL(scalar," in merged

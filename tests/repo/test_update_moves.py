@@ -221,7 +221,7 @@ def test_given_files_that_move_to_a_shared_package(moving):
         assert not moving.file(name).exists()
     assert "names.py" not in result.stdout
     assert not moving.file("names.py").exists()
-    assert "src/tiny_llm/mine.py: imports of files that the course moved now name the new files" in result.stdout
+    assert "src/tiny_llm/mine.py: imports now name the new places of files that the course moved" in result.stdout
     assert moving.file("mine.py").read_text() == (
         "from tiny_llm_given import names\nfrom . import attention  # noqa\nif True:\n"
         "    from tiny_llm_given.rules import limit\n"

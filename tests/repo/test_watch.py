@@ -19,7 +19,7 @@ KEYS = "n next   h hint   l list   r run   q quit"
 
 def test_a_task_from_stub_to_solution(clone):
     terminal = clone.terminal("watch", "w1d1.1")
-    screen = terminal.wait_for("No file events? Press r.")
+    screen = terminal.wait_for("If not, press r.")
     assert "scaled_dot_product_attention_simple is yours to write" in screen
     assert KEYS in screen
 
@@ -57,7 +57,7 @@ def test_a_task_from_stub_to_solution(clone):
 def test_the_list_fits_on_the_screen(clone, rows):
     """It shows the current week, of a long one the days around the task; pressed again, l shows everything."""
     terminal = clone.terminal("watch", "w2d5.2", rows=rows, columns=80)
-    terminal.wait_for("No file events? Press r.")
+    terminal.wait_for("If not, press r.")
     terminal.send("l")
     screen = terminal.wait_for("All weeks: press l again.")
     screen = terminal.wait_for("Press r.\n")
@@ -90,19 +90,19 @@ def test_without_colour_and_events(clone):
 def test_a_kernel(clone):
     """Saved files of C++ are tested as those of Python are, headers too."""
     terminal = clone.terminal("watch", "w2d5.3")
-    screen = terminal.wait_for("No file events? Press r.")
+    screen = terminal.wait_for("If not, press r.")
     assert "Week 2 Day 5 Task 3" in screen
     assert "src/tiny_llm/kernels/swiglu.cpp:" in screen
     solved = clone.solved("kernels/swiglu.cpp", "w2d5.3")
     clone.file("kernels/swiglu.cpp").write_text(solved.replace("const float g", "const flaot g"))
     assert "src/tiny_llm/kernels/swiglu.cpp:" in terminal.wait_for("'flaot'")
-    terminal.wait_for("No file events? Press r.")
+    terminal.wait_for("If not, press r.")
     header = clone.root / "src/tiny_llm_native/rows.h"
     before = header.read_text()
     header.write_text(before.replace("#pragma once", "#pragma once\n#error no rows today"))
     clone.file("kernels/swiglu.cpp").write_text(solved)
     terminal.wait_for("no rows today")
-    terminal.wait_for("No file events? Press r.")
+    terminal.wait_for("If not, press r.")
     header.write_text(before)
     terminal.wait_for("w2d5.3 is solved.")
     terminal.send("q")
