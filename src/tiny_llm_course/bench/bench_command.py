@@ -16,7 +16,9 @@ from ..ui import CommandError, Lang, one_of
 
 __all__ = ["bench"]
 
-Impl = Annotated[str, typer.Option(metavar="|".join(PACKAGES), help="Whose kernels: yours, or the reference's.")]
+Impl = Annotated[
+    str, typer.Option(metavar="|".join(PACKAGES), help="Whose kernels to measure: yours, or the reference's.")
+]
 
 
 def bench(
@@ -28,17 +30,22 @@ def bench(
         typer.Option(metavar="NAME", help="Measure only this kernel, or `model`. May be given several times."),
     ] = None,
     smoke: Annotated[
-        bool, typer.Option("--smoke", help="Small sizes and few runs: seconds, to see that everything runs.")
+        bool, typer.Option("--smoke", help="Use small sizes and few runs, to see within seconds that everything runs.")
     ] = False,
     threads: Annotated[
-        int | None, typer.Option(metavar="N", help="On how many threads. Default: TINY_LLM_THREADS, or all processors.")
+        int | None,
+        typer.Option(metavar="N", help="Number of threads. Default: TINY_LLM_THREADS, or one per processor."),
     ] = None,
     fast: Fast = False,
     device: Annotated[
-        str, typer.Option(metavar="cpu|gpu", help="Kernels in C++, or those in Metal, in a table to show to others.")
+        str,
+        typer.Option(
+            metavar="cpu|gpu", help="cpu: kernels in C++. gpu: kernels in Metal, in a table to show to others."
+        ),
     ] = "cpu",
     save: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write what was measured, as JSON, after each figure.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the figures so far to this file, as JSON, after each measurement."),
     ] = None,
     lang: Lang = None,
 ) -> None:

@@ -30,9 +30,11 @@ __all__ = ["roofline"]
 def roofline(
     model: Annotated[
         str | None,
-        typer.Option(metavar="NAME_OR_PATH", help="Whose sizes. Default: those of Qwen3-0.6B; no weights are needed."),
+        typer.Option(
+            metavar="NAME_OR_PATH", help="The model whose sizes are used; weights are not needed. Default: Qwen3-0.6B."
+        ),
     ] = None,
-    bits: Annotated[float, typer.Option(metavar="N", help="Bits of a weight, its share of scales included.")] = 4.5,
+    bits: Annotated[float, typer.Option(metavar="N", help="Bits per weight, including its share of the scales.")] = 4.5,
     impl: Impl = DEFAULT_IMPL,
     out: Out = OUT,
     lang: Lang = None,

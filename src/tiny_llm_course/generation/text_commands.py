@@ -53,8 +53,8 @@ Fill = Annotated[
     bool,
     typer.Option(
         "--fill",
-        help="With --impl mine: the reference's code runs wherever yours is still to be written. Your files stay as "
-        "they are.",
+        help="With --impl mine: run the reference's code for the tasks that you have not written yet. Your files do "
+        "not change.",
     ),
 ]
 
@@ -157,8 +157,8 @@ def _fill_in(impl: str) -> Filled:
 
 
 def _comment(session: Session, settings: Settings, prompt: list[int], reply: Reply) -> None:
-    """Say whether the reference writes the same text as the learner's code, and why the speed is low while there is no
-    cache."""
+    """Say whether the reference writes the same text as the learner's code and, if there is no cache, why the speed is
+    low."""
     words, wanted = Messages(), settings.wanted
     if "ref" in PACKAGES and settings.is_greedy and wanted.model in BUNDLED and wanted.layers == LAYERS[0]:
         from .compare import compared  # imported here, since that imports MLX

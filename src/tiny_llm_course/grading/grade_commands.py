@@ -36,21 +36,28 @@ LONGEST = 200  # bytes of a file's name
 
 def grade(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Submissions, or folders of submissions.")],
-    week: Annotated[str | None, typer.Option(metavar="N", help="Only this week. Default: all.")] = None,
-    day: Annotated[str | None, typer.Option(metavar="N", help="Only this day of the week. Default: all.")] = None,
+    week: Annotated[str | None, typer.Option(metavar="N", help="Only this week. Default: all weeks.")] = None,
+    day: Annotated[str | None, typer.Option(metavar="N", help="Only this day of that week. Default: all days.")] = None,
     form: Annotated[
-        str, typer.Option("--format", metavar="NAME", help=f"{', '.join(FORMATS)}. The last three: a file for each.")
+        str,
+        typer.Option(
+            "--format", metavar="NAME", help=f"{', '.join(FORMATS)}. The last three write a file per submission."
+        ),
     ] = "table",
     out: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="The file to write, or the folder for a file for each.")
+        Path | None, typer.Option(metavar="PATH", help="The file to write, or the folder for a file per submission.")
     ] = None,
     hidden: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder with more tests, marked with tasks.")
     ] = None,
-    jobs: Annotated[int, typer.Option(metavar="N", help="How many to grade at once. 0: one for each CPU.")] = 0,
+    jobs: Annotated[
+        int, typer.Option(metavar="N", help="How many submissions to grade at once. 0 means one per CPU.")
+    ] = 0,
     patience: Annotated[float, typer.Option(metavar="S", help="Seconds that a test waits for one answer.")] = 10,
     seconds: Annotated[float, typer.Option(metavar="S", help="Seconds for all tests of a submission.")] = 300,
-    memory: Annotated[int, typer.Option(metavar="MIB", help="Memory of a submission. Not enforced on macOS.")] = 4096,
+    memory: Annotated[
+        int, typer.Option(metavar="MIB", help="Memory that a submission may use. Not enforced on macOS.")
+    ] = 4096,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Grade everything again, even if nothing has changed.")
     ] = False,

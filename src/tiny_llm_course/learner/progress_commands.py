@@ -22,7 +22,7 @@ __all__ = ["hint", "next_task", "progress"]
 def next_task(
     path: Annotated[
         str | None,
-        typer.Option(metavar="|".join(PATHS), help="Follow a path from now on: 12 hours, or the whole course."),
+        typer.Option(metavar="|".join(PATHS), help="Follow this path from now on: 12 hours, or the whole course."),
     ] = None,
     lang: Lang = None,
 ) -> None:
@@ -53,7 +53,7 @@ def progress(lang: Lang = None) -> None:
 def hint(
     task: TaskArgument = None,
     more: Annotated[
-        bool, typer.Option("--more", help="Go one level further: nudge, where to look, pseudo-code.")
+        bool, typer.Option("--more", help="Show the next hint: a nudge, then where to look, then pseudo-code.")
     ] = False,
     lang: Lang = None,
 ) -> None:

@@ -70,7 +70,7 @@ Raw = Annotated[
 ]
 System = Annotated[
     str | None,
-    typer.Option(metavar="TEXT", help="Tells the model, before the conversation, how to answer. Default: nothing."),
+    typer.Option(metavar="TEXT", help="Tell the model, before the conversation, how to answer. Default: nothing."),
 ]
 MaxTokens = Annotated[
     int | None,
@@ -90,47 +90,47 @@ Think = Annotated[
 Temp = Annotated[
     float | None,
     typer.Option(
-        help="How daring the choice of words is: 0 takes the likeliest token each time. 0 or more. Default: "
+        help="How random the choice of tokens is. 0 or more; 0 takes the likeliest token each time. Default: "
         + _default("temperature")
     ),
 ]
 TopK = Annotated[
     int | None,
     typer.Option(
-        help="Choose among this many likeliest tokens. 0 or more; 0: among all. Default: " + _default("top_k")
+        help="Choose among this many of the likeliest tokens. 0 or more; 0 means all. Default: " + _default("top_k")
     ),
 ]
 TopP = Annotated[
     float | None,
     typer.Option(
-        help="Choose among the likeliest tokens that together have this probability. Above 0, up to 1: all. Default: "
+        help="Choose among the likeliest tokens that together have this probability. Above 0; 1 means all. Default: "
         + _default("top_p")
     ),
 ]
 MinP = Annotated[
     float | None,
     typer.Option(
-        help="Choose among tokens at least this many times as likely as the likeliest. 0 (all) to 1. Default: "
+        help="Choose among tokens at least this many times as likely as the likeliest. 0 to 1; 0 means all. Default: "
         + _default("min_p")
     ),
 ]
 RepetitionPenalty = Annotated[
     float | None,
     typer.Option(
-        help="Makes tokens that have occurred less likely to occur again. 0.01 to 10; 1 changes nothing. Default: "
+        help="Make tokens that have occurred less likely to occur again. 0.01 to 10; 1 changes nothing. Default: "
         + _default("repetition_penalty")
     ),
 ]
 Seed = Annotated[
     int | None,
-    typer.Option(help="The same seed gives the same text again. 0 to 2**64 - 1. Default: a new one each time."),
+    typer.Option(help="The same seed gives the same text again. 0 to 2**64 - 1. Default: a new seed each time."),
 ]
 Stop = Annotated[
     list[str] | None,
-    typer.Option(metavar="TEXT", help=f"End before this text. May be given {MOST_STOPS} times at most. Default: none."),
+    typer.Option(metavar="TEXT", help=f"End before this text. May be given up to {MOST_STOPS} times. Default: none."),
 ]
 Impl = Annotated[
-    str, typer.Option(metavar="|".join(PACKAGES), help="Whose code runs: the reference, or yours in src/tiny_llm.")
+    str, typer.Option(metavar="|".join(PACKAGES), help="Whose code runs: the reference's, or yours in src/tiny_llm.")
 ]
 Dtype = Annotated[
     str | None,
@@ -144,23 +144,23 @@ Bits = Annotated[
     int | None,
     typer.Option(
         metavar="|".join(map(str, BITS)),
-        help="Quantise the model's weights after loading, in groups of 64. Default: as the checkpoint has them.",
+        help="Quantise the model's weights to N bits after loading, in groups of 64. Default: the checkpoint's format.",
     ),
 ]
 Layers = Annotated[
     str,
     typer.Option(
         metavar="|".join(LAYERS),
-        help="plain: week 1's layers. kernels: week 2's, where they are written. tuned: the course's fastest, for "
-        "4 bits. For the last two a quantised checkpoint's weights stay packed.",
+        help="plain: week 1's layers. kernels: week 2's kernels, where they are written. tuned: the course's fastest "
+        "layers, for 4 bits per weight. With kernels or tuned, a quantised checkpoint's weights stay packed.",
     ),
 ]
 Threads = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="Number of threads on which kernels run (--layers kernels, tuned). Default: TINY_LLM_THREADS, or one for "
-        "each processor.",
+        help="Number of threads on which kernels run (--layers kernels, tuned). Default: TINY_LLM_THREADS, or one per "
+        "processor.",
     ),
 ]
 Fast = Annotated[
@@ -168,6 +168,6 @@ Fast = Annotated[
     typer.Option(
         "--fast",
         help="With --layers tuned: allow products that round activations to 8 bits, as llama.cpp does, where that is "
-        "faster. TINY_LLM_ARITHMETIC (float32, bfloat16, int8) chooses the arithmetic itself.",
+        "faster. To choose the number type yourself, set TINY_LLM_ARITHMETIC to float32, bfloat16 or int8.",
     ),
 ]

@@ -29,7 +29,7 @@ from .serving_options import Cache, Check, Draft, MaxRunning, NumDrafts, Pages, 
 
 __all__ = ["batch"]
 
-MOST_EMPTY = 3  # steps in a row without a token; after more than these, no token will ever come
+MOST_EMPTY = 3  # steps in a row without work; after more than these, no request can make progress
 
 _OF_ALL = (FloatingPointError, NotImplementedError)  # end all requests: logits are not finite; code is a stub
 
@@ -39,17 +39,18 @@ def batch(
         Path,
         typer.Argument(
             metavar="FILE.jsonl",
-            help='A request on each line: {"prompt": TEXT} is written on, {"messages": [{"role": "user", "content": '
-            'TEXT}]} is answered. Besides: "id", "max_tokens", "temperature", "top_k", "top_p", "min_p", '
-            '"repetition_penalty", "seed", "stop", "stop_token_ids", "ignore_eos". Default: 256 tokens, the likeliest.',
+            help='A request on each line: {"prompt": TEXT} to continue, or {"messages": [{"role": "user", "content": '
+            'TEXT}]} to answer. Other keys: "id", "max_tokens", "temperature", "top_k", "top_p", "min_p", '
+            '"repetition_penalty", "seed", "stop", "stop_token_ids", "ignore_eos". Default: 256 tokens, always the '
+            "likeliest.",
         ),
     ],
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Where results are added, each as soon as it is there. Requests that have one are skipped. Default: "
-            "FILE.out.jsonl next to the requests.",
+            help="The file to which each result is added when its request is finished. Requests with a result in this "
+            "file are skipped. Default: FILE.out.jsonl next to the requests.",
         ),
     ] = None,
     model: Model = DEFAULT_MODEL,
@@ -69,7 +70,9 @@ def batch(
     check: Check = False,
     record: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write what each step did, for `viz schedule`. A former file is replaced."),
+        typer.Option(
+            metavar="FILE", help="Write what each step did, for `viz schedule`. An existing file is replaced."
+        ),
     ] = None,
     lang: Lang = None,
 ) -> None:
@@ -137,7 +140,7 @@ class _Run:
     ended: int = 0  # tokens generated for finished requests
     start: float = field(default_factory=perf_counter)
     engine: Any = None
-    empty: int = 0  # steps in a row without a token
+    empty: int = 0  # steps in a row without work
 
     def encode(self, requests: Sequence[BatchRequest]) -> None:
         for request in requests:
@@ -166,7 +169,7 @@ class _Run:
             show(self)
 
     def on_step(self, engine: Engine, batch: Batch, touched: Sequence[Request]) -> None:
-        """Raise a CommandError after too many steps in which nothing happened."""
+        """Raise a CommandError after too many steps in a row that computed nothing and preempted nothing."""
         self.empty = 0 if batch.chunks or batch.preempted else self.empty + 1
         if self.empty > MOST_EMPTY:
             raise CommandError("batch_stuck", waiting=len(engine.scheduler.waiting), exit_code=1)
@@ -208,8 +211,8 @@ class _Run:
         self.results.add(BatchResult(id=asked.id, text="", finish_reason="error", usage=usage, error=str(error)))
 
     def _write(self, request: Any) -> None:
-        """Write a request's result. An error of the model or of a learner's code concerns all requests, so it is
-        raised."""
+        """Write a request's result. An error of the model or of a learner's code concerns all requests, so the
+        error is raised."""
         if isinstance(request.error, _OF_ALL) or (request.error is not None and is_learners(request.error)):
             raise request.error
         self.ended += len(request.output)

@@ -38,9 +38,10 @@ KEY = "[!-~]([ -~]*[!-~])?"  # clients encode other letters differently, and HTT
 def serve(
     model: Model = DEFAULT_MODEL,
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Where to listen. The default can be reached from this machine only.")
+        str,
+        typer.Option(metavar="ADDRESS", help="Where to listen. Only clients on this machine can reach the default."),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(metavar="N", help="Which port. 0: one that is free.")] = 8000,
+    port: Annotated[int, typer.Option(metavar="N", help="Port to listen on. 0 means any free port.")] = 8000,
     impl: Impl = DEFAULT_IMPL,
     dtype: Dtype = None,
     bits: Bits = None,
@@ -49,7 +50,8 @@ def serve(
     fast: Fast = False,
     max_running: MaxRunning = 16,
     max_waiting: Annotated[
-        int, typer.Option(metavar="N", help="How many more requests may wait; others are refused, with status 429.")
+        int,
+        typer.Option(metavar="N", help="How many more requests may wait; the server refuses others with status 429."),
     ] = 64,
     token_budget: TokenBudget = 256,
     cache: Cache = None,
@@ -64,15 +66,15 @@ def serve(
             metavar="KEY",
             envvar="TINY_LLM_API_KEY",
             show_envvar=True,
-            help="What clients have to know. Default: nothing.",
+            help="The key that clients have to send. Default: no key is needed.",
         ),
     ] = None,
-    max_body: Annotated[int, typer.Option(metavar="BYTES", help="How long what a client sends may be.")] = 1 << 20,
+    max_body: Annotated[int, typer.Option(metavar="BYTES", help="How long a request's body may be.")] = 1 << 20,
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long a request may take.")] = 600.0,
     allow_origin: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="URL", help="A web page's origin that may ask, too. May be given several times. Default: none."
+            metavar="URL", help="Origin of web pages that may send requests. May be given several times. Default: none."
         ),
     ] = None,
     lang: Lang = None,

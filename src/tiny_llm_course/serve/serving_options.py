@@ -10,30 +10,31 @@ from .serving import KINDS, NGRAM
 
 __all__ = ["Cache", "Check", "Draft", "MaxRunning", "NumDrafts", "PageSize", "Pages", "TokenBudget"]
 
-MaxRunning = Annotated[int, typer.Option(metavar="N", help="How many requests run at the same time.")]
+MaxRunning = Annotated[int, typer.Option(metavar="N", help="How many requests may run at the same time.")]
 TokenBudget = Annotated[
-    int, typer.Option(metavar="N", help="How many tokens a step computes at most, of all requests.")
+    int, typer.Option(metavar="N", help="How many tokens a step may compute, for all requests together.")
 ]
 Cache = Annotated[
     str | None,
     typer.Option(
         metavar="|".join(kind.name for kind in KINDS),
-        help="Where keys and values are kept. Default: the furthest of these that is written.",
+        help="Which cache stores keys and values. Default: the last of these that is written.",
     ),
 ]
 Pages = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="How many pages the cache has. Default: enough for all that run, and a quarter of the memory at most.",
+        help="How many pages the cache has. Default: enough for all running requests, within a quarter of the memory.",
     ),
 ]
 PageSize = Annotated[int, typer.Option(metavar="N", help="How many positions a page has.")]
 Draft = Annotated[
     str | None,
     typer.Option(
-        metavar="MODEL", help=f"A smaller model whose guesses a step checks; or {NGRAM}: guesses from the text itself."
+        metavar="MODEL",
+        help=f"A smaller model that guesses tokens for a step to check, or {NGRAM}: guess from the text itself.",
     ),
 ]
-NumDrafts = Annotated[int, typer.Option(metavar="N", help="How many guesses a step checks, of each request.")]
+NumDrafts = Annotated[int, typer.Option(metavar="N", help="How many guesses a step checks per request.")]
 Check = Annotated[bool, typer.Option("--check", help="Check scheduler and cache after each step.")]

@@ -26,7 +26,10 @@ __all__ = ["build_ext"]
 
 def build_ext(
     impl: Annotated[
-        str, typer.Option(metavar="|".join(PACKAGES), help="Whose kernels: the reference's, or yours in src/tiny_llm.")
+        str,
+        typer.Option(
+            metavar="|".join(PACKAGES), help="Whose kernels to build: the reference's, or yours in src/tiny_llm."
+        ),
     ] = "mine",
     lang: Lang = None,
 ) -> None:

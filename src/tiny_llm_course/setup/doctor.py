@@ -68,11 +68,11 @@ def doctor(
         bool,
         typer.Option(
             "--report",
-            help="Run Metal kernels, week 2's tests of them and, on a Mac, `bench --device gpu` as well (minutes), and "
+            help="Run Metal kernels, week 2's tests of them and, on a Mac, `bench --device gpu` (takes minutes), and "
             "write all results into a file that you can attach to an issue.",
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for scripts and bug reports.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts and bug reports.")] = False,
     lang: Lang = None,
 ) -> None:
     """Check Python, MLX, compiler, disk, memory, cache, terminal and your files. Exit code 1 if something is broken."""
@@ -249,7 +249,7 @@ def _memory(words: Messages) -> Check:
 
 
 def _cache(words: Messages) -> Check:
-    """Show where checkpoints from the Hub are stored. The course needs none, because a model comes with it."""
+    """Show where checkpoints from the Hub are stored. The course needs none, because it comes with a model."""
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
     hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
     models = sorted(hub.glob("models--*")) if hub.is_dir() else []
@@ -282,7 +282,7 @@ def _files(words: Messages) -> Check:
 
 
 def _gone(workspace: Workspace) -> Iterator[str]:
-    """Yield the functions of tasks that the learner's files lack, so that tests will not find them."""
+    """Yield the tasks' functions that the learner's files lack. Tests would not find these functions."""
     for file in {file: None for day in select_days(None, None) for file in workspace.files(day)}:
         if not is_native(file):
             defined = definitions(file.read_text(encoding="utf-8-sig", errors="replace"))

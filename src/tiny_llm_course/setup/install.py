@@ -25,7 +25,8 @@ LOCKED = "--frozen-lockfile"  # use pdm.lock even if a newer PDM calls that file
 
 def install(
     what: Annotated[
-        list[str] | None, typer.Argument(metavar=f"[{'|'.join(WHAT)}]...", help="What to install. Default: a list.")
+        list[str] | None,
+        typer.Argument(metavar=f"[{'|'.join(WHAT)}]...", help="What to install. Default: list the choices."),
     ] = None,
     lang: Lang = None,
 ) -> None:
@@ -71,7 +72,7 @@ def options_of_pdm(parts: list[str]) -> list[str]:
 
 
 def _pdm(environment: Path) -> list[str]:
-    """Return the command of ./course's own PDM; without one, of the PDM on PATH if that made the environment; or []."""
+    """Return the command of ./course's own PDM; without one, of the PDM on PATH if it made the environment; else []."""
     own = environment / "pdm" / "bin" / "python"
     if own.exists():
         return [str(own), "-m", "pdm"]

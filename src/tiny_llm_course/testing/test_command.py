@@ -33,11 +33,11 @@ MAX_PROCESSES = 8  # each needs about a quarter of a gigabyte of memory
 
 def run(
     context: typer.Context,
-    week: Annotated[str | None, typer.Option(metavar="N", help="Only this week. Default: all.")] = None,
-    day: Annotated[str | None, typer.Option(metavar="N", help="Only this day of the week. Default: all.")] = None,
+    week: Annotated[str | None, typer.Option(metavar="N", help="Only this week. Default: all weeks.")] = None,
+    day: Annotated[str | None, typer.Option(metavar="N", help="Only this day of that week. Default: all days.")] = None,
     impl: Annotated[
         str,
-        typer.Option(metavar="|".join(PACKAGES), help="The code to test: the reference, or yours in src/tiny_llm."),
+        typer.Option(metavar="|".join(PACKAGES), help="The code to test: the reference's, or yours in src/tiny_llm."),
     ] = "mine",
     every: Annotated[bool, typer.Option("--all", help="Show every failure, not only the first.")] = False,
     lang: Lang = None,

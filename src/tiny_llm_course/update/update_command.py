@@ -31,14 +31,16 @@ def update(
         str | None,
         typer.Argument(metavar="[SOURCE]", help="A git remote, URL or clone of the newer course. Default: origin."),
     ] = None,
-    branch: Annotated[str, typer.Option(metavar="NAME", help="Its branch or tag.")] = "HEAD",
+    branch: Annotated[str, typer.Option(metavar="NAME", help="Branch or tag of the source.")] = "HEAD",
     to: Annotated[
         str | None,
-        typer.Option(metavar="VERSION", help=f"A version that its {CHANGELOG} lists. Default: its newest commit."),
+        typer.Option(metavar="VERSION", help=f"A version in the source's {CHANGELOG}. Default: the newest commit."),
     ] = None,
     reopen: Annotated[
         bool,
-        typer.Option("--reopen", help="Bring it in even if tasks that you solved fail with it: they are open again."),
+        typer.Option(
+            "--reopen", help="Update even if tasks that you solved fail the newer tests; they are open again."
+        ),
     ] = False,
     lang: Lang = None,
 ) -> None:

@@ -87,10 +87,10 @@ def steps(sizes: Sizes) -> Iterator[TraceStep]:
 def trace(
     batch: Annotated[int, typer.Option(metavar="B", help="Number of sequences.")] = 1,
     seq: Annotated[int, typer.Option(metavar="L", help="Tokens in each sequence.")] = 100,
-    hidden: Annotated[int, typer.Option(metavar="E", help="Hidden size: numbers for each token.")] = 768,
+    hidden: Annotated[int, typer.Option(metavar="E", help="Hidden size: numbers per token.")] = 768,
     heads: Annotated[int, typer.Option(metavar="H", help="Number of heads.")] = 8,
     kv_heads: Annotated[
-        int | None, typer.Option(metavar="H_KV", help="Number of key/value heads. Default: as many as heads.")
+        int | None, typer.Option(metavar="H_KV", help="Number of key/value heads. Default: the number of heads.")
     ] = None,
     head_dim: Annotated[int | None, typer.Option(metavar="D", help="Head size. Default: hidden / heads.")] = None,
     model: Annotated[

@@ -49,8 +49,10 @@ def attention(
 
 @app.command(cls=Command)
 def rope(
-    dims: Annotated[int, typer.Option(metavar="D", help="Numbers in a head: two for each pair.")] = 64,
-    base: Annotated[float, typer.Option(metavar="N", help="The larger, the slower the last pairs turn.")] = 1_000_000,
+    dims: Annotated[int, typer.Option(metavar="D", help="Numbers in a head, two per pair.")] = 64,
+    base: Annotated[
+        float, typer.Option(metavar="N", help="The larger the base, the slower the last pairs rotate.")
+    ] = 1_000_000,
     positions: Annotated[int, typer.Option(metavar="N", help="How many positions to show.")] = 64,
     impl: Impl = DEFAULT_IMPL,
     out: Out = OUT,
@@ -67,9 +69,9 @@ def rope(
 @app.command(cls=Command)
 def mask(
     queries: Annotated[int, typer.Option(metavar="L", help="Number of queries, which have the last positions.")] = 5,
-    keys: Annotated[int, typer.Option(metavar="S", help="Number of keys, one for each position.")] = 8,
+    keys: Annotated[int, typer.Option(metavar="S", help="Number of keys, one per position.")] = 8,
     lengths: Annotated[
-        str, typer.Option(metavar="N,N", help="How many of the keys are tokens, not padding, in each row of a batch.")
+        str, typer.Option(metavar="N,N", help="For each row of a batch: how many keys are tokens, not padding.")
     ] = "3,5",
     impl: Impl = DEFAULT_IMPL,
     out: Out = OUT,
@@ -108,7 +110,7 @@ def sampling(
 @app.command(cls=Command)
 def kernel(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A Python script that runs kernels in Metal.")],
-    call: Annotated[int, typer.Option(metavar="N", help="Which kernel call of the script. The first is 1.")] = 1,
+    call: Annotated[int, typer.Option(metavar="N", help="The script's kernel call to show. The first is 1.")] = 1,
     threadgroup: Annotated[str, typer.Option(metavar="X,Y,Z", help="The threadgroup to show.")] = "0,0,0",
     out: Out = OUT,
     lang: Lang = None,
@@ -128,7 +130,7 @@ def schedule(
         Path,
         typer.Option(
             metavar="FILE|FOLDER",
-            help="A file that ends in .png, .svg or .html, or a folder, in which a picture and a page are written.",
+            help="A file that ends in .png, .svg or .html, or a folder for a picture and a page.",
         ),
     ] = OUT,
     lang: Lang = None,
