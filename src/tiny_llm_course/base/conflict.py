@@ -12,7 +12,7 @@ from ..ui import CommandError
 __all__ = ["abort_command", "conflict_in", "conflict_in_package"]
 
 MARKERS = re.compile(rb"^<<<<<<< .*\n(?s:.*?)^=======\r?\n(?s:.*?)^>>>>>>> ", re.MULTILINE)
-UNFINISHED = {  # a file or folder in .git while a merge or rebase is unfinished: the command that aborts it
+UNFINISHED = {  # file or folder in .git during an unfinished merge or rebase -> the command that aborts it
     "MERGE_HEAD": "git merge --abort",
     "rebase-merge": "git rebase --abort",
     "rebase-apply": "git rebase --abort",

@@ -31,8 +31,9 @@ class UnfinishedError(Exception):
 
 @contextmanager
 def needing(tasks: Collection[TaskId]) -> Iterator[None]:
-    """Turn a stub's error into an UnfinishedError with the stubs of these tasks, which are those that the command
-    needs.
+    """Turn a stub's error into an UnfinishedError with the stubs of these tasks.
+
+    tasks: the tasks whose code the command needs.
 
     Raises:
         UnfinishedError: the block called a stub.
@@ -95,7 +96,7 @@ def _reported() -> Iterator[None]:
 
 def is_learners(error: Exception) -> bool:
     """Tell whether an error was raised in a file of `tiny_llm` that learners write, or by MLX when such a file called
-    it."""
+    MLX."""
     frames = _frames(error, *(SRC / package for package in SHARED.values()))
     written = {module.rpartition("/")[2] for week in weeks() for day in week.days for module in day.modules}
     last = Path(frames[-1].filename) if frames else Path()
@@ -105,7 +106,7 @@ def is_learners(error: Exception) -> bool:
 def _explain(error: Exception) -> str:
     met = task_in_message(str(error)) if isinstance(error, NotImplementedError) else None
     if met and (stubs := [stub for stub in unsolved(_directory()) if 0 < stub.task.week <= met.week]):
-        return _open_tasks(stubs)  # nothing builds on week 0
+        return _open_tasks(stubs)  # no other task builds on week 0
     if type(error).__name__ == "CompileError":
         return str(error)
     if isinstance(error, SyntaxError) and (problem := _conflict(error)):

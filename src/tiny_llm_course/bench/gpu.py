@@ -1,6 +1,6 @@
 """`bench --device gpu`: compares kernels in Metal with MLX's, and a model with mlx-lm, in a table to show to others.
 
-Without a GPU, nothing is measured. Instead, metal_host runs each kernel once, in a small size, to show that it works.
+Without a GPU, nothing is measured. Instead, metal_host runs each kernel once, with small inputs, to show that it works.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ BASE, EPS = 1e6, 1e-6
 
 @dataclass(frozen=True)
 class Rung:
-    """A way to compute a case. limit: the machine's limit for this rung. device: where it runs; None: on both
-    devices."""
+    """A way to compute a case. limit: the machine's limit for this rung. device: the device that runs the rung;
+    None: either device."""
 
     name: str  # fallback, mlx, tuned, or a task's id
     run: Callable[[], Any]
@@ -40,8 +40,8 @@ class Rung:
 
 @dataclass(frozen=True)
 class Case:
-    """A computation to measure. Rungs repeat it `times` times; `bytes` and `operations` are those of one
-    computation."""
+    """A computation to measure. A rung repeats the computation `times` times; `bytes` and `operations` are those of
+    a single one."""
 
     kernel: str
     sizes: str
@@ -270,7 +270,7 @@ def _normal(*shape: int, dtype: mx.Dtype = mx.bfloat16) -> mx.array:
 
 
 def _weight(rows: int, columns: int) -> tuple[mx.array, mx.array, mx.array]:
-    """Return random weights with 4 bits in groups of 64, as `quantize` packs them."""
+    """Return random weights as `quantize` packs them: 4 bits per weight, in groups of 64 weights."""
     packed = mx.random.randint(0, 2**31 - 1, (rows, columns // 8), mx.uint32)
     scales = mx.full((rows, columns // 64), 0.01, mx.bfloat16)
     mx.eval(packed, scales)

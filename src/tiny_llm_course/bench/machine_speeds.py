@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MEASURED", "limit_name", "measure_arithmetic", "measure_speeds"]
 
-MEASURED = {  # tiny_llm_native.roofline's name of a measurement: the key of the name that readers see
+MEASURED = {  # a measurement's name in tiny_llm_native.roofline -> the key of the name that readers see
     "reading memory": "roofline_bandwidth",
     "multiplying float32": "roofline_float32",
     "multiplying bfloat16": "roofline_bfloat16",
@@ -40,7 +40,7 @@ def measure_speeds(progress: Callable[[str], None] = lambda what: None) -> Speed
 
 
 def measure_arithmetic() -> ArithmeticSpeeds:
-    """Measure how fast products with packed weights are in each arithmetic mode, so that the fastest can be chosen.
+    """Measure how fast products with packed weights are in each arithmetic mode, so that kernels can use the fastest.
 
     Raises:
         CommandError: no kernels are built, or they do not compile.

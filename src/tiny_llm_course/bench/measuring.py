@@ -72,7 +72,7 @@ def measure(package: str, is_small: bool, names: Collection[str], step: OnStep, 
 
 
 def limited(limits: MachineLimits, quiet: Quiet, is_small: bool, case: Case, rung: Rung) -> Row:
-    """Return a rung's time, and its share of the limit, which small sizes do not have because a cache holds them."""
+    """Return a rung's time, and its share of the limit. Small sizes have no share, because a cache holds their data."""
     is_compared = rung.limit is not None and not is_small
     seconds, doubt = quiet.measure(
         lambda: seconds_of(rung.run, is_small) / case.times,
@@ -97,7 +97,7 @@ def kernel_rows(
     step: OnStep,
 ) -> Events:
     """Yield a row for each rung that a device has. prepare: is called before each case. measured: returns a rung's
-    figures, or raises NotImplementedError, for a stub.
+    figures; raises NotImplementedError if the rung is a stub.
     """
     for case in measured_cases:
         step(case.kernel, "")
@@ -171,5 +171,5 @@ def _logits(stage: Stage, prompt: mx.array) -> mx.array:
 
 
 def seconds_of(work: Callable[[], Any], is_small: bool) -> float:
-    """Return the seconds of the shortest of many runs."""
+    """Return how many seconds the shortest of many runs took."""
     return shortest(work, SMOKE_SECONDS if is_small else SECONDS)

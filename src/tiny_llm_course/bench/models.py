@@ -39,7 +39,7 @@ SMALL = untrained_config(
 STAGES = ("week 1", "w2d1", "w2d3", "w2d4", "w2d5", "w2d6", "w2d7", "tuned")
 DENSE = ("week 1", "w2d1")  # stages with weights in bfloat16
 QUANTIZATION = {"group_size": 64, "bits": 4}
-KERNELS = {4: ["quantized_matvec"], 5: ["rms_norm", "rope", "swiglu"], 6: ["quantized_matmul"]}  # by day of week 2
+KERNELS = {4: ["quantized_matvec"], 5: ["rms_norm", "rope", "swiglu"], 6: ["quantized_matmul"]}  # keyed by week 2's day
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,12 @@ def model_config(is_small: bool, is_quantised: bool = True) -> ModelConfig:
 
 
 def bytes_per_weight(stage: str) -> float:
-    """Return the bytes that a stage reads per weight: bfloat16, or 4 bits and a share of its group's scale and bias."""
+    """Return the bytes that a stage reads per weight: 2, or 4 bits and a share of a group's scale and bias."""
     return 2 if stage in DENSE else (QUANTIZATION["bits"] + 32 / QUANTIZATION["group_size"]) / 8
 
 
 def random_model(package: str, is_small: bool, is_quantised: bool = True) -> Model:
-    """Build Qwen3-0.6B, or a small Qwen3, with random weights: with 4 bits in groups of 64, or the same in bfloat16."""
+    """Build Qwen3-0.6B, or a small Qwen3, with random weights: 4 bits per weight in groups of 64, or bfloat16."""
     config = model_config(is_small, is_quantised)
     mx.random.seed(0)
     weights: dict[str, mx.array] = {}
@@ -88,7 +88,7 @@ def random_model(package: str, is_small: bool, is_quantised: bool = True) -> Mod
 
 
 def bundled_model(package: str, name: str) -> tuple[Model, Tokenizer]:
-    """Load a model that comes with the course, quantised to 4 bits, with tuned kernels. Return model and tokenizer."""
+    """Load a model that comes with the course, quantised to 4 bits, with tuned kernels. Return it and its tokenizer."""
     model, tokenizer = import_module(f"{package}.models").load(name)
     import_module(f"{package}.quantize").quantize_model(model)
     import_module(f"{package}.tuned").tune(model)

@@ -18,15 +18,15 @@ __all__ = ["AGAIN", "BUSY", "MOST_SECONDS", "Counters", "Quiet", "counters", "do
 T = TypeVar("T")
 
 BUSY = "busy"  # why a figure is in doubt: other programs ran
-AGAIN, AGAIN_IN_ALL = 2, 8  # how often at most: a figure is measured again; any figures of a run are
-MOST_OTHERS = 0.5  # of the processors that the kernels need, how many other programs may use
+AGAIN, AGAIN_IN_ALL = 2, 8  # the most repeated measurements: of one figure, and in a whole run
+MOST_OTHERS = 0.5  # how many of the processors that the kernels need other programs may use
 MOST_SECONDS = 20.0  # a longer measurement is not repeated, since the user is waiting
 LEAST_SECONDS = 0.2  # in a shorter time, the system's counters, in ticks of 10 ms, are too coarse
 
 
 class Counters(NamedTuple):
-    """Seconds up to now. wall: by the clock. all: of work by the processors for all programs; None if the system does
-    not count it. own: of work by the processors for this process.
+    """Seconds up to now. wall: on the clock. all: of processor time of all programs; None if the system does not count
+    it. own: of processor time of this process.
     """
 
     wall: float
@@ -38,7 +38,7 @@ class Quiet:
     """Measures a figure, and measures it again if other programs ran meanwhile.
 
     threads: how many threads the kernels use. tell: is called with the reason why a figure is measured again. read:
-    returns the counters. again: how often one figure is measured again at most. most: the largest number of processors
+    returns the counters. again: the most repeated measurements of one figure. most: the largest number of processors
     that other programs used while a figure stayed in doubt.
     """
 
@@ -116,8 +116,8 @@ def _linux_seconds(file: Path = Path("/proc/stat")) -> float | None:
 
 
 def _mac_seconds(library: Any = None) -> float | None:
-    """Return the seconds of work by all processors, from the kernel's host_statistics: user, system and nice, not
-    idle."""
+    """Return how many seconds all processors have worked, from host_statistics of macOS: the states user, system and
+    nice count, and idle does not."""
     cpu_load, count = 3, ctypes.c_uint32(4)  # HOST_CPU_LOAD_INFO, and its number of integers
     ticks = (ctypes.c_uint32 * count.value)()
     try:

@@ -47,7 +47,7 @@ class Costs(Protocol):
 class Point:
     """A pass over a model: its cost, and the speed at which the pass would run if nothing else took time."""
 
-    name: str  # in messages.toml, after "roofline_"
+    name: str  # the end of its key in messages.toml, after "roofline_"
     L: int
     S: int
     intensity: float

@@ -29,7 +29,7 @@ __all__ = ["NAMES", "BenchRun"]
 
 NAMES = [*dict.fromkeys(name for name, _ in CASES), MODEL]  # everything that can be measured
 LAYERS = ("quantized_matvec", "rms_norm", "rope", "swiglu", "quantized_matmul", "attention", "packed", "block")
-FILES = {"quantized_matvec": ("packed",), "quantized_matmul": ("packed",), MODEL: LAYERS}  # more that they need
+FILES = {"quantized_matvec": ("packed",), "quantized_matmul": ("packed",), MODEL: LAYERS}  # further files for each name
 
 
 class BenchRun:
@@ -97,7 +97,7 @@ class BenchRun:
                 )
 
     def _kept(self, events: Events) -> Events:
-        """Yield the same events, each after keeping it and writing the file."""
+        """Yield the same events. Before yielding an event, keep it and write the file."""
         for name, value in events:
             if name in ("kernels", MODEL):
                 self._found[name].append(value)

@@ -1,4 +1,4 @@
-"""The catalogue: hints, a summary of what was learned, and common mistakes for each task. Each day has a TOML file."""
+"""The catalogue: hints, a closing summary and common mistakes for each task. Each day has a TOML file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Entry:
-    """The catalogue's entry about a task: hints, a summary of what was learned, and known mistakes."""
+    """The catalogue's entry about a task: hints, a closing summary, and known mistakes."""
 
     task: TaskId
     hints: tuple[Text, Text, Text]  # a nudge, where to look, pseudo-code
@@ -59,7 +59,7 @@ def _entry(entry: dict[str, Any]) -> Entry:
         TaskId.parse(entry["id"]),
         (first, second, third),
         entry["learned"],
-        tuple(_mistake(mistake) for mistake in entry.get("mistakes", [])),  # a student's copy comes without them
+        tuple(_mistake(mistake) for mistake in entry.get("mistakes", [])),  # a student's copy has no mistakes
     )
 
 

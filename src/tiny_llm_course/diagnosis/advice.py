@@ -89,7 +89,7 @@ def _truth_of_an_array(error: BaseException, frames: Frames, task: str) -> Advic
 
 
 def _all_axes_reversed(error: BaseException, frames: Frames, task: str) -> Advice | None:
-    """Explain shapes that do not match because an `x.T` in one of these functions also reverses the batch axes."""
+    """Explain shapes that do not match because an `x.T` in the traceback also reverses the batch axes."""
     if not isinstance(error, ValueError) or not re.search(r"\[(matmul|broadcast_shapes|addmm)\]", str(error)):
         return None
     for name, array in _transposed(error, frames):
@@ -156,7 +156,7 @@ def _line(frames: Frames) -> str:
 
 
 def _in_package(error: BaseException, frames: Frames) -> list[FrameType]:
-    """Return Python's frame objects for these frames, since only they have the variables."""
+    """Return Python's frame objects for these frames, since only frame objects have the variables."""
     files = {frame["file"] for frame in frames}
     return [frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename in files]
 

@@ -39,7 +39,7 @@ class _Array(ctypes.Structure):
 
 
 class CheckedKernel:
-    """A kernel of a checked library, with the interface of `Kernel` in extension.py. It runs at once, in this thread.
+    """A kernel of a checked library, with the interface of `Kernel` in extension.py. Calls run at once, in this thread.
 
     report: the descriptor to which the library writes a fault that stops the kernel.
     """

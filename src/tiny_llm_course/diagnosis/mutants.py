@@ -186,7 +186,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
             return None
         place = str(self._reference / self._path(fullname))
         spec = importlib.machinery.ModuleSpec(fullname, self, origin=place, is_package=self.is_package(fullname))
-        spec.has_location = True  # sets the module's `__file__`, by which it finds its kernels
+        spec.has_location = True  # sets the module's `__file__`, by which the module finds its kernels
         return spec
 
     def is_package(self, fullname: str) -> bool:

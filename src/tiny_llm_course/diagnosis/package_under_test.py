@@ -27,7 +27,7 @@ _is_replayed: ContextVar[bool] = ContextVar("is_replayed", default=False)
 
 
 class Package:
-    """A package whose modules, such as `package.kernels.softmax`, are imported when a test first asks for them.
+    """A package whose modules, such as `package.kernels.softmax`, are imported when a test first uses them.
 
     So an error in one file fails only the tests of that file. `package.given` and `package.native` are the packages
     that the course's packages share.

@@ -48,7 +48,7 @@ class Finding:
 def show_second_look(failure: Result, done: PytestRun, words: Messages) -> bool:
     """Show the findings of a second look at a failed kernel in C++, and return whether there are any.
 
-    In each run of tests, this is done only for the first failure of a task.
+    In each run of tests, only the first failure of a task is looked at again.
     """
     first = next((other for other in done.results if (other.task, other.outcome) == (failure.task, "failed")), None)
     source = _source_of(failure.task, done.package)
