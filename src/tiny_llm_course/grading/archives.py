@@ -41,7 +41,7 @@ KINDS = {
 
 
 class RefusedError(Exception):
-    """The refusal of a submission. The message says why it is refused."""
+    """The refusal of a submission. The message gives the reason."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def _collected(entries: Iterator[tuple[str, HandedInFile]]) -> Tree:
 
 
 def _is_handed_in(name: str) -> bool:
-    """Tell whether a file or folder may belong to the package: it is not hidden, not "..", and no other program's."""
+    """Tell whether a file or folder may belong to the package: it is not hidden, not ".." and not another program's."""
     return not name.startswith(".") and name not in NOT_HANDED_IN
 
 
@@ -145,7 +145,7 @@ def _of_zip(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> IO[bytes]:
 def _tar(stream: IO[bytes]) -> Iterator[tuple[str, HandedInFile]]:
     archive = tarfile.TarFile(fileobj=stream)
     for member in archive:
-        if member.size < 0:  # some versions of tarfile loop for ever on this
+        if member.size < 0:  # some versions of tarfile never end on a negative size
             raise RefusedError("the archive is damaged")
         if not member.isdir():
             kind = "" if member.isreg() else "a link" if member.issym() or member.islnk() else "not a regular file"

@@ -20,7 +20,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 def like_ctrl_c() -> Iterator[None]:
     """Let SIGTERM and SIGHUP interrupt the block as Ctrl-C does. The exit code is 128 plus the signal's number.
 
-    A signal that was ignored before, such as SIGHUP under `nohup`, stays ignored.
+    A signal that the process already ignores, such as SIGHUP under `nohup`, stays ignored.
     """
     came: list[int] = []
 

@@ -31,7 +31,7 @@ WITHHELD = (
 )
 EXPERIMENTS = re.compile(r"book/week_\d+/\w+\.py")  # the only parts of the book that a student needs
 HANDOUT = Path(__file__).parent / "handout"  # what students read instead of the course's README
-TUTOR = "src/tiny_llm/AGENTS.md"  # asks coding assistants to tutor; they look for this file at the root, too
+TUTOR = "src/tiny_llm/AGENTS.md"  # asks coding assistants to tutor; assistants look for it at the root, too
 
 
 def export(

@@ -124,10 +124,10 @@ def _gradescope(grade: Grade) -> Json:
 
 
 def _classroom(grade: Grade) -> Json:
-    """Return the grade in the form of GitHub Classroom's graders.
+    """Return the grade in the format of GitHub Classroom's graders.
 
-    classroom-resources/autograding-grading-reporter reads this in base64, and prints the messages into a workflow's
-    log.
+    classroom-resources/autograding-grading-reporter reads this JSON in base64, and prints the messages into a
+    workflow's log.
     """
     return {
         "version": 1,

@@ -18,9 +18,9 @@ from .remote import Connection, GoneError
 from .sandbox import BUBBLEWRAP, NONE, SANDBOX_EXEC
 
 START_SECONDS = 120  # for the imports of a new process, on a busy machine
-MAX_DEATHS = 3  # a submission's processes that may end; after that, its tests fail without a new process
+MAX_DEATHS = 3  # after this many processes of a submission have died, its other tests fail without a process
 MEMORY = 2**32  # bytes
-PACKAGES = ("given", "given.serving", "kernels", "native", "serving")  # reached through the package under test
+PACKAGES = ("given", "given.serving", "kernels", "native", "serving")  # accessed through the package under test
 MODULE = "tiny_llm_course.grading.worker"
 OF_MLX = ((mx.random, "seed"), (mx, "get_active_memory"), (mx, "get_peak_memory"), (mx, "reset_peak_memory"))
 HELPERS = ("barred.py", "hangs.py", "scenes.py", "stalled.py")  # modules of the tests that a submission's process needs
@@ -92,7 +92,7 @@ class Worker:
         self._memory = int(config.getoption("--memory"))
         self._patience = float(config.getoption("--patience"))
         self._process: subprocess.Popen[bytes] | None = None
-        self._connection: Connection | None = None  # while there is a process
+        self._connection: Connection | None = None  # None while there is no process
         self._deaths = 0
         self._metal = MetalRunner(self._submission / "metal", self._sandbox, self._memory)
 
@@ -105,7 +105,7 @@ class Worker:
         return connection
 
     def asking(self, name: str, here: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that calls an MLX function twice: `here`, and by its name in the submission's process."""
+        """Return a function that calls an MLX function here and, by its name, in the submission's process."""
 
         def both(*values: Any) -> Any:
             found = here(*values)

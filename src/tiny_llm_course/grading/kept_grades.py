@@ -27,7 +27,7 @@ PACKAGES = (  # packages on which grades depend
 )
 NO_PART = {"repo", "train", "__pycache__", "built"}  # folders on which no grade depends
 LIBRARIES = ("mlx", "numpy", "pytest")
-DAYS = 60  # days after its last use until a grade is deleted
+DAYS = 60  # a grade is deleted this many days after its last use
 
 
 class KeptGrades:

@@ -59,8 +59,8 @@ def replaced(files: Mapping[str, bytes], workspace: Workspace) -> list[str]:
 
 
 def compile_submitted(package: Path, sandbox: str, memory: int, seconds: float, stop: threading.Event) -> bool:
-    """Compile the kernels in a submission's package that the course asks for. Errors are ignored here, because the
-    tests of a kernel report that it does not compile.
+    """Compile the kernels in a submission's package that the course asks for. Errors are ignored here, because a
+    kernel's tests report that the kernel does not compile.
 
     The course's own kernels, which given code calls, are compiled in their own folder.
     memory: the limit of each compiler in bytes. seconds: the time limit for all kernels. Setting `stop` ends the

@@ -30,7 +30,7 @@ def package_roots(paths: Iterable[str]) -> list[str]:
     """Return the folders called tiny_llm that contain files of the package; if there are none, all folders with such
     files.
 
-    The best folder comes first: the folder nearest to the top, where src does not count as a level.
+    The best folder comes first. It is the folder nearest to the top, where src does not count as a level.
 
     Raises:
         RefusedError: two folders are equally good.
@@ -43,7 +43,7 @@ def package_roots(paths: Iterable[str]) -> list[str]:
 
 
 def listed(names: Collection[str]) -> str:
-    """Return a text with the first names, and the number of the others."""
+    """Return a text with the first names, and the number of the other names."""
     shown = [plain_name(name) or "the top folder" for name in sorted(names)[:SHOWN]]
     return ", ".join(shown) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 

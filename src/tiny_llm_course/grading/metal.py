@@ -35,7 +35,7 @@ Counted: TypeAlias = tuple[tuple[int, ...], dict[str, tuple[int, ...]], dict[str
 
 
 class MetalRunner:
-    """The judge's side: a process that runs kernels, and starts with the first kernel. folder: for compiled kernels."""
+    """The judge's side: a process that starts at the first call and runs kernels. folder: holds compiled kernels."""
 
     def __init__(self, folder: Path, sandbox: str, memory: int):
         self._folder = folder

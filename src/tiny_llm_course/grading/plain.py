@@ -6,7 +6,7 @@ import re
 
 __all__ = ["plain", "plain_name"]
 
-LONGEST = 10_000  # characters; with a diagnosis, in UTF-8, less than the 65,535 bytes that Exercism accepts
+LONGEST = 10_000  # characters; with a diagnosis, these take fewer than the 65,535 bytes that Exercism accepts
 LAYOUT = "\n\t"  # allowed in a text, but not in a name
 # Control characters, lone surrogates, and characters that XML forbids or that change a text's direction or lines.
 UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff\ud800-\udfff]")

@@ -24,7 +24,7 @@ from .sandbox import BUBBLEWRAP, wrapped
 __all__ = ["Box", "limit", "uncounted"]
 
 PR_SET_PDEATHSIG = 1
-PATH = "/usr/bin:/bin"  # in most shells' order, since compiled kernels are found again by the compiler's path
+PATH = "/usr/bin:/bin"  # the order of most shells, because the compiler's path identifies compiled kernels
 CPU_SECONDS, FILES, THREADS = 3600, 256, 1024
 RESERVED = 2**36  # bytes of address space that checked Metal kernels reserve without using memory
 PER_NAMESPACE = [5, 14]  # from this version of Linux on, a limit of processes counts only the sandbox's processes
@@ -59,7 +59,7 @@ class Box:
         self, module: str, arguments: list[str], environment: dict[str, str], patience: float
     ) -> tuple[subprocess.Popen[bytes], Connection]:
         """Start `python -m module SOCKET SANDBOX arguments`, and connect to that process. patience: seconds to wait for
-        its first answer."""
+        the process's first answer."""
         ours, theirs = socket.socketpair()
         ours.settimeout(patience)
         with theirs:
@@ -79,7 +79,7 @@ def uncounted(what: str) -> Iterator[None]:
 
 
 def limit(sandbox: str, memory: int, file: int) -> None:
-    """Set this process's limits, and let it end when the judge ends.
+    """Set this process's limits, and make it end when the judge ends.
 
     memory: bytes that the process may use. file: bytes that it may write into a file.
     """

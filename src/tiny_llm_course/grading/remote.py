@@ -1,8 +1,8 @@
 """Objects of another process: calls are sent to that process, and values come back as data, never as code.
 
-Plain values and arrays are copied. Any other object stays in its process and is represented by a `Proxy`, which asks
-for attributes, calls and items over a socket. While one side waits for an answer, the other side may call back. Nothing
-is pickled.
+Plain values and arrays are copied. Any other object stays in its process and is represented by a `Proxy`, which
+forwards calls and look-ups of attributes and items over a socket. While one side waits for an answer, the other side
+may call back. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 __all__ = ["ChangedError", "Connection", "GoneError", "Proxy", "RemoteError"]
 
-MAX_MESSAGE, MAX_HEADER = 2**28, 2**24  # bytes; the objects made from a header take many times its bytes
+MAX_MESSAGE, MAX_HEADER = 2**28, 2**24  # bytes; the objects made from a header take many times the header's bytes
 DTYPES = {
     str(dtype).removeprefix("mlx.core."): dtype
     for dtype in (

@@ -46,7 +46,7 @@ PROFILE = """
 def wrapped(sandbox: str, command: list[str], reads: Iterable[Path] = (), writes: Iterable[Path] = ()) -> list[str]:
     """Return the command that runs `command` in this sandbox.
 
-    reads, writes: other files and folders that the command sees. It may change only those in `writes`.
+    reads, writes: other files and folders that the command sees. The command may change only those in `writes`.
     """
     if sandbox == BUBBLEWRAP:
         return [*_bubblewrap([*reads], [*writes]), *command]
@@ -65,7 +65,7 @@ def _bubblewrap(reads: list[Path], writes: list[Path]) -> list[str]:
     mounts |= dict.fromkeys(writes, "--bind")
     command = ["bwrap", *(f"--unshare-{name}" for name in NAMESPACES)]
     command += ["--die-with-parent", "--new-session", "--cap-drop", "ALL", "--proc", "/proc"]
-    command += ["--ro-bind", "/proc/sys", "/proc/sys"]  # root could write to it even without capabilities
+    command += ["--ro-bind", "/proc/sys", "/proc/sys"]  # root could write to /proc/sys even without capabilities
     for path in sorted(mounts):  # a folder before its files
         places = [path] if mounts[path] == "--tmpfs" else [path, path]
         command += [mounts[path], *map(str, places)]

@@ -112,7 +112,7 @@ def _content(path: str, entry: HandedInFile) -> bytes:
 
 
 def _reason(error: Exception) -> str:
-    """Return why a submission cannot be read. The error may be of any type: reading a damaged archive raises many."""
+    """Return why a submission cannot be read. `error` may have any type, because a damaged archive can cause many."""
     if isinstance(error, RefusedError):
         return str(error)
     return f"cannot be read: {plain(str(error)) or type(error).__name__}"

@@ -83,7 +83,7 @@ def _module(name: str) -> Any:
 
 
 class _Modules:
-    """The modules for a scene, such as `modules.serving.server`. A module is imported when the scene asks for it."""
+    """The modules for a scene, such as `modules.serving.server`. A module is imported when the scene first uses it."""
 
     def __init__(self, start: str = ""):
         self._start = start
