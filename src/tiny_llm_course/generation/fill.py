@@ -1,5 +1,5 @@
-"""Fills in stubs, as `--fill` asks: a learner's package runs the reference's code wherever the learner's is still a
-stub.
+"""Fills in stubs, as `--fill` asks: a learner's package runs the reference's code wherever the learner's code is
+still a stub.
 
 The modules are merged in memory when they are imported. No file is written.
 """

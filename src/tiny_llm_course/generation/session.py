@@ -146,7 +146,7 @@ class Session:
     """A loaded model and its tokenizer.
 
     thinks: whether the model thinks before it answers. thinking: the way in which its checkpoint thinks. sampling: a
-    sentence about those of the checkpoint's sampling settings that are used, or "". path: the path of the checkpoint.
+    sentence about the sampling settings that come from the checkpoint, or "". path: the path of the checkpoint.
     dtype: the dtype in which the model computes.
     """
 

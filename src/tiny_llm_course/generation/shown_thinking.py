@@ -35,7 +35,7 @@ class ShownThinking:
                 yield token
 
     def end(self) -> None:
-        """End the line in which the thinking ended."""
+        """End the last line of the thinking."""
         self._finish("\n")
 
     def _show(self, text: str) -> None:

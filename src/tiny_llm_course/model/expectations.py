@@ -1,5 +1,5 @@
-"""Says in both languages what a value should have been, according to the schema of the pydantic model that refused
-it."""
+"""Says in both languages what a wrong value should have been, according to the schema of the pydantic model that
+refused the value."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class WrongValue(NamedTuple):
 
 
 def first_wrong(kind: type[BaseModel], error: ValidationError, known: Mapping[str, Phrase] | None = None) -> WrongValue:
-    """Return the first wrong value. known: where the schema alone says too little, what is expected of a field and its
-    items, keyed by the field's name, and of an object, keyed by its class."""
+    """Return the first wrong value. known: what is expected where the schema alone says too little: of a field and
+    its items, keyed by the field's name; of an object, keyed by its class."""
     first = error.errors(include_url=False, include_context=False)[0]
     walk = _Walk(kind.model_json_schema(), known or {})
     for part in first["loc"]:

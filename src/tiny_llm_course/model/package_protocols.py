@@ -1,7 +1,7 @@
 """Protocols for the objects with which commands run a model: only the members that commands read or call.
 
 The objects may come from the reference or from a learner's package, so commands name these protocols instead of
-classes. Where the reference is installed, mypy checks that its classes fit.
+classes. Where the reference is installed, mypy checks that the reference's classes fit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ModelConfig(Protocol):
 
 
 class LayerCache(Protocol):
-    """The part of a cache that one attention layer sees."""
+    """The part of a cache that one attention layer uses."""
 
     @property
     def offset(self) -> int | mx.array: ...
@@ -45,7 +45,7 @@ class LayerCache(Protocol):
 
 
 class Cache(Protocol):
-    """A cache as a model sees it."""
+    """The part of a cache that a model uses."""
 
     @property
     def layers(self) -> Sequence[LayerCache]: ...
@@ -53,7 +53,7 @@ class Cache(Protocol):
 
 
 class Norm(Protocol):
-    """The model's last norm layer. The model computes in the dtype of its weight."""
+    """The model's last norm layer. The model computes in the dtype of this layer's weight."""
 
     @property
     def weight(self) -> mx.array: ...

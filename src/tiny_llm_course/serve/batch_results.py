@@ -36,9 +36,9 @@ class BatchResult(BaseModel):
 
 
 class Results:
-    """The results in a file, including those of an earlier run. Use it as a context manager.
+    """The results in a file, including those of an earlier run. Use this class as a context manager.
 
-    When `add` returns, its line is on the disk. After a crash, only the last line can be incomplete; it is then
+    When `add` returns, the new line is on the disk. After a crash, only the last line can be incomplete; it is then
     removed. done: the ids that have a result. num_errors: how many of these results are errors.
 
     Raises:
@@ -89,7 +89,7 @@ class Results:
 
     def _lock(self) -> None:
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process, in any case
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the process's end releases the lock
         except BlockingIOError:
             raise CommandError("batch_out_used", file=self.path, exit_code=1) from None
         except OSError:  # a file system without locks

@@ -119,7 +119,7 @@ class Dashboard:
         now = self._clock()
         if self._looking is None or (self._looking.done() and now - self._looked >= INTERVAL):
             self._looking, self._looked = asyncio.ensure_future(self._as_json(engine)), now
-        return await asyncio.shield(self._looking)  # a reader who leaves must not cancel it for the others
+        return await asyncio.shield(self._looking)  # a reader who leaves must not cancel the others' description
 
     async def _as_json(self, engine: AsyncEngine) -> str:
         return json.dumps(await engine.call(self.look))

@@ -1,7 +1,7 @@
 """Protocols for the objects with which commands serve requests: only the members that commands read or call.
 
 The objects may come from the reference or from a learner's package, so commands name these protocols instead of
-classes. Where the reference is installed, mypy checks that its classes fit.
+classes. Where the reference is installed, mypy checks that the reference's classes fit.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Batch(Protocol):
 
 
 class Scheduler(Protocol):
-    """The requests of an engine. Iterating yields all of them."""
+    """The requests of an engine. Iterating yields all requests."""
 
     @property
     def running(self) -> Sequence[Request]: ...

@@ -115,8 +115,8 @@ class Serving:
         return made
 
     def encode(self, prompt: str | Sequence[Mapping[str, str]]) -> list[int]:
-        """Return the tokens of a text to continue, or of messages to answer. Thinking is off if the model can turn it
-        off.
+        """Return the tokens of a text to continue, or of messages to answer. Thinking is off unless the model always
+        thinks.
 
         Raises:
             ValueError: the prompt has messages, but there is no chat template, or it refuses the messages.

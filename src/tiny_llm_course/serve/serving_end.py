@@ -22,7 +22,7 @@ CUT = 2  # seconds from the second signal until the process ends, even in the mi
 
 
 class Ending:
-    """Ends a server when a signal comes or the engine breaks, and tells the user what it waits for.
+    """Ends a server when a signal comes or the engine breaks, and tells the user what the server waits for.
 
     Signals are handled as soon as the object is created. runner: a `uvicorn.Server` that is not running yet.
     """
@@ -68,7 +68,7 @@ class Ending:
             self._next_signal(CUT)
         cut = self._engine.num_requests + self._engine.num_aborted
         show_note(self._words("serve_forced", count=cut), style="yellow")
-        os._exit(0)  # only this ends a process while one of its threads computes
+        os._exit(0)  # only `_exit` ends a process while one of its threads computes
 
     def _next_signal(self, timeout: float | None = None) -> None:
         if self._signals.get(timeout=timeout) == signal.SIGINT and sys.stderr.isatty():
