@@ -42,7 +42,7 @@ class ChangedSinceError(Exception):
 
 
 class Backups:
-    """Copies of files from before each command changed them. The newest command can be taken back.
+    """Copies of the files that each command changed, made before the change. `undo` takes back the newest command.
 
     folder/2026-11-21_14-03-05.123456/ belongs to one command. Its folder `before` has the old files, and `after` the
     files that the command wrote. `backup.json` lists the files, since a new file has no copy in `before`. While there
@@ -91,8 +91,8 @@ class Backups:
         (copies / "writing").unlink()
 
     def undo(self) -> Undone | None:
-        """Take back the newest command that was not taken back yet, but keep changes that were made since. Return None
-        if there is nothing to undo.
+        """Take back the newest command that has not been taken back yet, but keep later changes. Return None if there
+        is nothing to undo.
 
         Raises:
             ChangedSinceError: lines that the command wrote were changed since, so all files stay as they are.

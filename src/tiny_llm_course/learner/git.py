@@ -60,8 +60,8 @@ class Git:
         return self.base(head, other) == other
 
     def base(self, head: str, other: str) -> str | None:
-        """Return the last commit that both histories have, or None, as in a shallow clone or a copy with a history of
-        its own."""
+        """Return the last commit that both histories have, or None, for example in a shallow clone or a copy with
+        a history of its own."""
         run = subprocess.run(["git", "merge-base", head, other], cwd=self._root, capture_output=True, text=True)
         return run.stdout.strip() or None
 

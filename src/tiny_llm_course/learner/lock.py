@@ -1,4 +1,4 @@
-"""A lock, so that only one command at a time changes a learner's files. The lock ends with its process."""
+"""A lock that lets one command at a time change a learner's files. The end of the process releases the lock."""
 
 from __future__ import annotations
 

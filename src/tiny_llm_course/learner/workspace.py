@@ -71,8 +71,8 @@ class Workspace:
         return places
 
     def state(self, task: TaskId) -> str | None:
-        """Return SOLVED, SKIPPED, or None for an open task. A task with a stub is open, even if the learner solved it
-        before."""
+        """Return SOLVED, SKIPPED, or None for an open task. A task with a stub is open, even if the learner has solved
+        it earlier."""
         return None if task in self.stubs else self.progress.state(task)
 
     def open_tasks(self, path: str | None = None) -> list[Task]:
@@ -203,7 +203,7 @@ def changing(command: str) -> Iterator[Workspace]:
     """
     from ..ui import Messages, show_note
 
-    Messages.load()  # loads them now, like git later, since `update` and `undo` replace the course's files
+    Messages.load()  # now, like git in the next line, since `update` and `undo` replace the course's files
     import_module(".git", __package__)
     with locked(ROOT / ".tiny-llm" / "lock", f"./course {command}"):
         if reason := Workspace().backups.take_back_interrupted():

@@ -1,4 +1,4 @@
-"""Runs a slow program: yields its output line by line, and ends it and its child processes if a user interrupts it."""
+"""Runs a slow program: yields its output line by line, and ends all of its processes if the user interrupts it."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class Child:
             yield line.rstrip("\n")
 
     def end(self) -> None:
-        """Interrupt the process and all processes that it started. If it has not ended after GRACE seconds, kill them
-        all."""
+        """Interrupt the process and all processes that it started. If the process has not ended after GRACE
+        seconds, kill all of them."""
         for sent in (signal.SIGINT, signal.SIGKILL):
             if self._process.poll() is not None:
                 return

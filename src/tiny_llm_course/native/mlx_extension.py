@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 SOURCE, HEADERS = "mlx_extension.cpp", ("kernel.h", "pool.h")
-NAMES = "_mlx_extension", "_mlx_extension_watched"  # builds for programs, for tests (with `checks`)
+NAMES = "_mlx_extension", "_mlx_extension_watched"  # the builds: for programs, and for tests (with `checks`)
 PACKAGES = ("nanobind", "cmake", "ninja")
 STAMP = "mlx_extension.json"
 CMAKE = Path(__file__).with_name("mlx_extension.cmake")

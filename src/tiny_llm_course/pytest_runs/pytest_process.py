@@ -89,8 +89,8 @@ class PytestProcess:
         """End the process and all processes that it started.
 
         problem: the reason to kill the process now, or "" if the process has written its last event. In that case, wait
-        a few seconds for the process to end by itself. Even after all tests, it may not end, because threads that never
-        end keep Python running.
+        a few seconds for the process to end by itself. Even after all tests, the process may keep running, because
+        Python waits for threads that never end.
 
         Return the problem ("" if there was none), and a description of the test that was running (None if no test was).
         """

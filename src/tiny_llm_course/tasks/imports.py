@@ -37,7 +37,7 @@ def imported_names(source: str) -> set[str]:
 
 
 def bound_names(source: str) -> set[str]:
-    """Return the names that a module binds at its top level, also inside an `if` or a `try`."""
+    """Return the names that a module binds at its top level, including those in an `if` or a `try`."""
     names: set[str] = set()
     for statement in ast.parse(source).body:
         for node in [statement] if isinstance(statement, Definition) else ast.walk(statement):

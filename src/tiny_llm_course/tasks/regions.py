@@ -56,7 +56,7 @@ def regions(source: str, filename: str) -> dict[TaskId, str]:
 
 
 def any_regions(source: str, filename: str) -> dict[TaskId, str]:
-    """Return the same as `regions`, but accept tasks that only a newer syllabus has."""
+    """Return the text of each region, like `regions`, but accept tasks that only a newer syllabus has."""
     lines = lines_of(source)
     return {task: "".join(lines[start:end]) for task, (start, end) in _places(lines, filename).items()}
 

@@ -129,7 +129,7 @@ def _without_unused(target: str, names: list[str], filename: str) -> str:
 
 
 def restore(target: str, source: str, names: list[str], filename: str) -> str:
-    """Return `target` with those functions in `names` that it lacks, taken from `source`. Everything else stays the
+    """Return `target` with the functions in `names` that it lacks, taken from `source`. Everything else stays the
     same.
 
     Raises:

@@ -70,7 +70,7 @@ class Task:
     id: TaskId
     title: Text
     barred: tuple[str, ...]
-    contract: int = 1  # grows when the task changes so that older code may not solve it
+    contract: int = 1  # grows with each change after which older code may not solve the task
 
 
 @dataclass(frozen=True)

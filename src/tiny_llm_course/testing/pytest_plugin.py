@@ -29,7 +29,7 @@ from ..tasks.unsolved import task_in_message
 SEEN = pytest.StashKey[Observation]()
 
 MAX_MESSAGE = 10_000  # characters
-COMPILE_SECONDS = 5  # for compiling mistakes in C++ or Metal before comparing them; the next run reuses them
+COMPILE_SECONDS = 5  # for compiling mistakes in C++ or Metal; the next run reuses what was compiled
 AFTER_HANG = 1.0  # the time limit in seconds for a task's tests after one of them has hung
 MAX_HANGS = 3  # after this many hung tests of a task, its other tests do not run
 
@@ -40,7 +40,7 @@ Failed = pytest.fail.Exception
 
 
 class Unsolved(Failed):  # type: ignore[misc, valid-type]
-    """The failure of a test that reached a stub. There is no traceback, which would add nothing to the message."""
+    """The failure of a test that reached a stub. It has no traceback, because the message says everything."""
 
     def __init__(self, error: NotImplementedError):
         super().__init__(f"NotImplementedError: {error}", pytrace=False)
@@ -80,7 +80,7 @@ class _Course:
             sys.breakpointhook = _no_debugger
 
     def pytest_enter_pdb(self) -> None:
-        end_time_limit()  # debugging may take any time
+        end_time_limit()  # debugging may take as long as it needs
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:

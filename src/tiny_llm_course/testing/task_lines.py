@@ -15,7 +15,7 @@ class TaskLines:
     """Lines for the tested tasks, in the order of the course, under a heading for each day.
 
     A terminal also shows how many tests have ended. If several days are tested at the same time, a line waits until
-    all lines before it are printed.
+    all earlier lines are printed.
 
     workspace: the learner's workspace, or None if the reference is tested, which has no stubs.
     """

@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 # Of a terminal's 256 colours, these are readable on both black and white. The 16 named colours differ from terminal to
-# # terminal, and yellow can hardly be seen on white.
+# terminal, and yellow can hardly be seen on white.
 COLOURS = {"red": 160, "green": 28, "yellow": 130, "cyan": 30, "dim": 243}
 BAR = 18  # characters
 NAME = 44  # columns for the name in a row

@@ -40,7 +40,7 @@ __all__ = ["Merged", "Moves", "merge", "unix_ends"]
 
 @dataclass(frozen=True)
 class Moves:
-    """The tasks that move into and out of a file, by the names that `tasks_by_name` returns.
+    """The tasks that move into and out of a file, keyed by the names that `tasks_by_name` returns.
 
     arrived: tasks that the newer course has in this file, but the learner wrote in another one -> the source of that
     other file. left: tasks that the newer course has in another file -> the module to import them from, such as
@@ -62,7 +62,7 @@ class Merged:
 
 
 def merge(yours: str, old: str, new: str, filename: str, moves: Moves = Moves()) -> Merged:
-    """Return the learner's file with the changes between two stubs.
+    """Return the learner's file with the changes from the old stub to the new one.
 
     Raises:
         SpliceError: the learner's file has a syntax error, or lacks markers of regions.
@@ -156,7 +156,7 @@ def _resolved(part: str | Conflict, resolve: Callable[[Conflict], list[str] | No
 
 def _once(merged: str, yours: str, theirs: str) -> str:
     """Return the merged text with one definition of each name. If the learner moved a definition that the course
-    changed, the merge contains it twice; then keep the course's."""
+    changed, the merge contains it twice; then keep the course's definition."""
     allowed = {*_repeated(yours), *_repeated(theirs)}
     after, mine = parts_of_source(theirs), parts_of_source(yours)
     while names := [name for name in _repeated(merged) if name not in allowed]:
@@ -194,7 +194,7 @@ def _with_unit(stub: str, unit: str) -> str:
 
 
 def _without_namesakes(yours: str, old: str, new: str, tasks: Collection[str]) -> str:
-    """Return the learner's file without those own definitions whose names the newer course defines, too."""
+    """Return the learner's file without the learner's definitions whose names the newer course also defines."""
     before, after = parts_of_source(old), parts_of_source(new)
     names = [name for name in parts_of_source(yours) if name in after and name not in before and name not in tasks]
     text = yours

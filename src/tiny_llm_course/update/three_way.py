@@ -25,7 +25,7 @@ class Conflict:
     theirs: list[str]
 
     def both(self) -> list[str] | None:
-        """Return one side's lines with the lines that the other side added; None if both sides did more than add
+        """Return one side's lines with the lines that the other side added; None if neither side only added
         lines."""
         for mine, other in ((self.yours, self.theirs), (self.theirs, self.yours)):
             if (added := _added(self.base, mine)) is not None:

@@ -66,7 +66,7 @@ def trouble(
     """Find the modules and tasks that work now but would not work with these files; None if there are none.
 
     solved: the tasks whose tests are run. open_: tasks that would be open with these files. The reference's code for
-    these tasks is put into the copy. Without the reference, only tasks before the open ones are tried.
+    these tasks is put into the copy. Without the reference, only tasks before the open tasks are tried.
     """
     with _copy(workspace.root, files) as copy:
         errors = _import_errors(copy)

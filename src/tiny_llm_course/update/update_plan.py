@@ -176,7 +176,7 @@ class _Merges:
         left: dict[str, dict[str, str]] = {}
         for name, here, there in moved_tasks(self._old, self._new):
             if self._is_written(name, here):
-                if self._is_written(name, there):  # then both stay in place
+                if self._is_written(name, there):  # the learner wrote the task in both files, so both stay
                     continue
                 source = self._yours[here] if is_native(here) else relocated(self._yours[here], here, there)
                 arrived.setdefault(there, {})[name] = source

@@ -39,8 +39,8 @@ class _Layer:
         return self._layer.attend(query, key, value, scale)
 
     def _read_off(self, query: mx.array, key: mx.array, scale: float | None) -> mx.array:
-        """Compute the weights with the layer's own attention. With unit vectors as values, its output equals the
-        weights.
+        """Compute the weights with the layer's own attention. With unit vectors as values, the attention's
+        output equals the weights.
 
         Shapes: query: B x H_q x L x D, key: B x H_kv x S x D -> B x H_q x L x S.
         """

@@ -88,8 +88,8 @@ def steps_of(call: Call) -> list[KernelStep]:
 
 
 def _rows(accesses: dict[int, list[Event]]) -> list[Row]:
-    """Return the rows, in an order that keeps each thread's order. A row has each thread's n-th run of accesses at one
-    place."""
+    """Return the rows in an order that keeps the order of each thread's accesses. A row has each thread's n-th run of
+    accesses at one place."""
     order: list[_Key] = []
     rows: dict[_Key, Row] = {}
     for thread, events in sorted(accesses.items()):

@@ -63,7 +63,7 @@ def padded(label: str, width: int) -> str:
 
 
 def _characters(data: bytes) -> list[tuple[str, bytes]]:
-    """Split UTF-8 text into characters and their bytes. A byte that belongs to no character gets the character ""."""
+    """Split UTF-8 text into characters and their bytes. A byte that belongs to no character is paired with ""."""
     characters, start = [], 0
     while start < len(data):
         lengths = (length for length in range(1, 5) if _is_character(data[start : start + length]))

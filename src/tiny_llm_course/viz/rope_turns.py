@@ -1,4 +1,4 @@
-"""The angles by which RoPE turns each pair of numbers at each position."""
+"""The angles by which RoPE rotates each pair of numbers at each position."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Turns:
 
     @property
     def scores(self) -> Array:
-        """Return the dot product, at each distance, of a query and a key that are equal before RoPE. At distance 0 it
-        is 1.
+        """Return the dot product, at each distance, of a query and a key that are equal before RoPE. The dot
+        product at distance 0 is 1.
 
         Every pair of numbers has the same weight, so the result is the mean of cos(distance * frequency).
 

@@ -23,7 +23,7 @@ PROMPT = 70
 def draw_sampling(
     steps: list[SamplingStep], best: list[int], labels: list[str], title: str, prompt: str, words: Messages
 ) -> bytes:
-    """Draw a panel of bars for each step, in front of pale bars for the step before."""
+    """Draw a panel of bars for each step, in front of pale bars for the previous step."""
     names = [*(drawable(shortened(label, LABEL)) for label in labels), words("viz_sampling_rest")]
     end = drawable(shortened(" ".join(prompt.split())[::-1], PROMPT)[::-1])
     with picture(1.6 + 2.1 * len(steps), 1.5 + 0.27 * len(names), f"{title}\n{end}") as drawn:

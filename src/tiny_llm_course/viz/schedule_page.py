@@ -69,7 +69,7 @@ def schedule_page(run: RecordedRun, words: Messages) -> str:
 
 
 def _named(run: RecordedRun) -> list[str]:
-    """Return the requests that were preempted, finished or aborted, since a step may have computed nothing for them."""
+    """Return the ids in all events: some of these requests ended before a step computed anything for them."""
     places = [p for step in run.steps for p in (*step.preempted, *step.finished, *step.aborted)] + run.late
     return [place.id for place in places]
 

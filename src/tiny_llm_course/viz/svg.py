@@ -32,7 +32,7 @@ class Sheet:
     def text(
         self, x: float, y: float, text: str, size: float = 11, anchor: str = "start", **attributes: object
     ) -> None:
-        """Add a line of text. y: the middle of the line. `mono=True`: write it in MONO."""
+        """Add a line of text. y: the middle of the line. `mono=True`: write the text in MONO."""
         family = MONO if attributes.pop("mono", False) else SANS
         told = "".join(f' {key.replace("_", "-")}="{value}"' for key, value in attributes.items())
         place = f'x="{_number(x)}" y="{_number(y + 0.36 * size)}" font-size="{_number(size)}" text-anchor="{anchor}"'
