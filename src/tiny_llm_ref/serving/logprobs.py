@@ -13,7 +13,7 @@ from .sampling_params import Logprob, Logprobs
 __all__ = ["Logits", "biased", "note_logprobs", "rows_of"]
 
 Logits: TypeAlias = NDArray[np.float32]  # N x V
-_LEAST = -9999.0  # OpenAI's API reports this number for a token that is as good as impossible
+_LEAST = -9999.0  # OpenAI's API reports this number for a token that is practically impossible
 
 
 def rows_of(logits: mx.array) -> Logits:
@@ -60,8 +60,8 @@ def note_logprobs(logits: Logits, requests: Sequence[Request], tokens: Sequence[
 
 
 def _likeliest(values: Logits, count: int) -> list[int]:
-    """Return the tokens of the `count` largest values, the largest first, and tokens of equal values by id, the
-    smallest first."""
+    """Return the tokens with the `count` largest values, the largest value first; among tokens with equal values, the
+    smallest id first."""
     count = min(count, len(values))
     if not count:
         return []

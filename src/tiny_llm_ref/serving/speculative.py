@@ -69,8 +69,8 @@ class Speculative(Decoding):
         return Batch(chunks, batch.preempted)
 
     def wanted(self, request: Request, max_length: int) -> int:
-        """Return how many guesses are useful: a step yields one token without guesses, and max_tokens and max_length
-        limit the request."""
+        """Return how many guesses are useful, at most num_drafts: without guesses, a step yields one token, and
+        max_tokens and max_length limit how many tokens the request may still get."""
         left = request.params.max_tokens - len(request.output)
         return min(self.num_drafts, left - 1, max_length - request.num_tokens - 1)
 
@@ -112,7 +112,7 @@ class Speculative(Decoding):
         """Return the next tokens, as `accept` says. Count in the request how many tokens were guessed for it, and how
         many of these guesses were accepted.
 
-        `probabilities` needs the tokens so far for each row: for row i, those of the request and the first i guesses.
+        `probabilities` needs the tokens so far for each row: for row i, the request's tokens and the first i guesses.
         Shapes: logits: (k + 1) x V, for the k guesses of `request.draft`.
 
         Task: w3d6.4
