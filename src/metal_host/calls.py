@@ -1,4 +1,4 @@
-"""Calls of kernels, handed to a watcher, which can run each call as often as it needs."""
+"""Hands kernel calls to a watcher, which can run each call any number of times."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ class KernelCall:
 
     texts: body and header, keyed by the file names that messages use for them.
     run: runs the kernel and returns its outputs; keyword arguments replace those of the call.
-    signature: returns the signature of the function around the body. It raises an error if the arguments do not fit.
+    signature: returns the signature of the function around the body; raises an error if the arguments do not fit.
     """
 
     name: str

@@ -47,7 +47,10 @@ def _text(file: str, line: int, texts: Mapping[str, str], before: str) -> str:
 
 
 def _errors(lines: list[str], texts: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
-    """Yield file, line and message of each error. An error in our headers has the kernel's line that led to it."""
+    """Yield file, line and message of each error.
+
+    For an error in our headers, file and line are those of the kernel's line that led to the error.
+    """
     led_from: tuple[str, int] | None = None
     for number, text in enumerate(lines):
         if re.search(r"In (instantiation|substitution) of|In ([\w ]+ )?function ", text):

@@ -118,7 +118,7 @@ class _Kernel:
         return results
 
     def _as_call(self, **arguments: Any) -> KernelCall:
-        """Describe this call for a watcher, which decides when to run it."""
+        """Describe this call for a watcher, which decides when to run the kernel."""
         d = self._description
 
         def signature() -> Signature:

@@ -24,7 +24,7 @@ def private_arrays(tokens: Sequence[Token], outermost: str, word: Word) -> dict[
     within = scopes(tokens, outermost)
     in_directive = directives(tokens)
     found = {}
-    is_start = outermost == KERNEL  # of a statement
+    is_start = outermost == KERNEL  # whether a statement starts here
     for i, (kind, text) in enumerate(tokens):
         if kind == "space" or in_directive[i]:
             continue

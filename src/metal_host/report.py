@@ -76,7 +76,7 @@ class _Reader(Mapping[str, str]):
         return key in self.report
 
     def place(self, prefix: str = "") -> str:
-        """Quote the line of the source, indented. For a line of the header, add the body's line that called it."""
+        """Quote the line of the source, indented. For a line of the header, add the body's line that led there."""
         if not (self.has(f"{prefix}line") or self.has(f"{prefix}code")):
             return ""
         line = self.line(prefix)

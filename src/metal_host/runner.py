@@ -75,7 +75,7 @@ class Outcome(NamedTuple):
     """The outcome of a run.
 
     report: the description of a problem; empty if the run was correct.
-    observed: lines for observe.py.
+    observed: the lines that observe.py reads.
     results: the bytes of each output.
     """
 

@@ -60,7 +60,7 @@ class Parameter:
     type: str
     space: str
     is_reference: bool = False
-    index: int = 0  # of the input, or of the output
+    index: int = 0  # the index of the input or output
     about: str = ""
     is_output: bool = False
 

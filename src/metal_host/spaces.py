@@ -48,7 +48,7 @@ def _errors(lines: Sequence[str], texts: Mapping[str, str]) -> Iterator[tuple[in
 
 
 def _methods(lines: Sequence[str], texts: Mapping[str, str]) -> _Errors:
-    """Yield calls to methods on objects outside of thread memory. Before Metal 4.1, a method accepts no such object."""
+    """Yield calls to methods on objects outside of thread memory, which Metal forbids before version 4.1."""
     for _, place, message in _errors(lines, texts):
         space = next((word for word in re.findall(r"\w+", _named(message)) if word in SPACES), "")
         if _OF_METHOD.match(message) and space:

@@ -52,7 +52,7 @@ def directives(tokens: Sequence[Token]) -> list[bool]:
     """Tell, for each token, whether it is part of a preprocessor directive."""
     found = []
     is_directive = False
-    is_start = True  # of a line
+    is_start = True  # whether a line starts here
     for kind, text in tokens:
         if kind == "space":
             if "\n" in text.replace("\\\n", ""):
