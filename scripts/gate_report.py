@@ -80,7 +80,7 @@ def _chosen() -> list[Gate]:
 
 
 def _known() -> list[Gate]:
-    """Return the chosen gates that have passed before. `--all` trusts none of them."""
+    """Return the chosen gates that passed in an earlier run; with `--all`, return none."""
     return [] if os.environ["TINY_LLM_CHECK_ALL"] == "1" else [gate for gate in _chosen() if has_passed(gate)]
 
 

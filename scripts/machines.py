@@ -61,7 +61,7 @@ def read_reports() -> list[dict[str, Any]]:
 
 
 def kind_of(report: Mapping[str, Any]) -> str:
-    """Return the kind of machine of a report, a key of KINDS."""
+    """Return the kind of machine that made a report, as a key of KINDS."""
     if report["system"].startswith("macOS"):
         return "mac"
     return "arm64" if re.search(r"aarch64|arm64", report["machine"]) else "x86_64"

@@ -39,7 +39,7 @@ __all__ = [
 
 Model: TypeAlias = Callable[[mx.array], mx.array]
 
-# The relative frequency of each kind of question. The kind "unsaid", which no story answers, is not among them.
+# The relative frequency of each kind of question. The kind "unsaid", which no story answers, is not in this table.
 KINDS = {"where": 8, "first": 3, "holder": 3, "person": 3, "content": 2, "colour": 1, "plot": 4}
 LENGTHS = {"short": (0, 200), "long": (850, 950)}  # least and most tokens of stories, question and template
 _EASY_KEPT = 0.15  # the share kept of questions that the story's last place answers: guessing it must not pay off

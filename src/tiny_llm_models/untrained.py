@@ -1,4 +1,4 @@
-"""Makes small checkpoints with random weights, in Hugging Face format. They are the same on every machine."""
+"""Makes small checkpoints with random weights, in Hugging Face format. Every machine makes the same checkpoints."""
 
 from pathlib import Path
 from typing import Any

@@ -34,7 +34,7 @@ DOUBTS = {
 
 
 def measure_gpu(package: str, is_small: bool, names: Collection[str], step: OnStep, quiet: Quiet) -> Events:
-    """Yield the GPU's limits, as far as MLX's operations reach them, and rows of kernels and of a model."""
+    """Yield the GPU's limits, measured with MLX's operations, then the rows of kernels and of a model."""
     has_gpu = mx.is_available(mx.gpu)
     mx.set_default_device(mx.gpu if has_gpu else mx.cpu)
     limits = MachineLimits(partial(_limits, is_small), quiet)

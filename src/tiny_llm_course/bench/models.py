@@ -44,10 +44,10 @@ KERNELS = {4: ["quantized_matvec"], 5: ["rms_norm", "rope", "swiglu"], 6: ["quan
 
 @dataclass(frozen=True)
 class Stage:
-    """A model as it is after a day of the course.
+    """A model as the course has it after one of its days.
 
     prefill: reads a prompt (1 x L) into an empty cache; returns the next token's logits and the cache.
-    decode: reads one more token with that cache, and returns its logits; the cache stays as it was.
+    decode: reads one more token with that cache, and returns that token's logits; the cache does not change.
     Week 1 has no cache, so the prompt is returned in place of the cache, and decode computes all tokens again.
     """
 

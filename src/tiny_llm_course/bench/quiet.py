@@ -25,8 +25,8 @@ LEAST_SECONDS = 0.2  # in a shorter time, the system's counters, in ticks of 10 
 
 
 class Counters(NamedTuple):
-    """Seconds up to now. wall: on the clock. all: of processor time of all programs; None if the system does not count
-    it. own: of processor time of this process.
+    """Numbers of seconds up to now. wall: time on the clock. all: processor time of all programs; None if the system
+    does not count it. own: processor time of this process.
     """
 
     wall: float

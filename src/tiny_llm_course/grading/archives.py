@@ -77,7 +77,7 @@ def tree_of(path: Path) -> Tree:
 
 
 def opened(stream: IO[bytes]) -> Tree:
-    """Return the files of an archive, whose format is decided by the content, not by the name."""
+    """Return the files of an archive. The content of the archive, not its name, decides the format."""
     magic = stream.read(2)
     stream.seek(0)
     if magic == b"PK":

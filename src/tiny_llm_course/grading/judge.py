@@ -55,7 +55,7 @@ def package_of(request: pytest.FixtureRequest) -> RemotePackage | None:
 
 
 class RemotePackage:
-    """A package whose modules, such as `package.kernels.softmax`, are the submission's, in the submission's process.
+    """A package whose modules, such as `package.kernels.softmax`, are in the submission's process.
 
     begin: a function that starts the test in that process, and is called when the test first asks for a module.
     """

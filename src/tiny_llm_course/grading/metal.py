@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SECONDS = 90  # for one kernel, including its compilation on a busy machine
 FILE = 2**26  # bytes
-ARGUMENTS = ("inputs", "output_shapes", "output_dtypes", "grid", "threadgroup", "template")  # of a kernel's call
+ARGUMENTS = ("inputs", "output_shapes", "output_dtypes", "grid", "threadgroup", "template")  # of a call
 
 Answer: TypeAlias = tuple[tuple[Any, ...], str, str]  # results; the type and text of an error, or ""
 Counted: TypeAlias = tuple[tuple[int, ...], dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]  # Counts' fields

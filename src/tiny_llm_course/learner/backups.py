@@ -44,9 +44,9 @@ class ChangedSinceError(Exception):
 class Backups:
     """Copies of the files that each command changed, made before the change. `undo` takes back the newest command.
 
-    folder/2026-11-21_14-03-05.123456/ belongs to one command. Its folder `before` has the old files, and `after` the
-    files that the command wrote. `backup.json` lists the files, since a new file has no copy in `before`. While there
-    is a file `writing`, the command is running, or was killed.
+    folder/2026-11-21_14-03-05.123456/ belongs to one command. Its folder `before` has the old files, and its folder
+    `after` has the files that the command wrote. `backup.json` lists the files, since a new file has no copy in
+    `before`. While there is a file `writing`, the command is running, or was killed.
 
     merges: for files that git cannot merge properly, the function that takes a change back, keyed by the file's name.
     on_taken_back: a function that is called with a command's folder after the command's files have been restored.
@@ -74,7 +74,7 @@ class Backups:
         """Write files in the root folder, and remove the files whose content is None. Yield the folder of the copies.
 
         If writing or the block fails, all files are restored. If the process is killed, `take_back_interrupted`
-        restores them. undoes: the name of the folder of the command that this one takes back, or "".
+        restores them. undoes: the folder name of the command that this command takes back, or "".
 
         Raises:
             CommandError: a file is read-only, or the disk is full. No file was changed.

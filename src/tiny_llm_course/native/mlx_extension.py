@@ -245,7 +245,7 @@ def _run(command: list[str], output: list[str], start: float, words: Messages) -
 
 
 def _check_works(made: Path, words: Messages) -> None:
-    """Check that the MLX extension works in a new process, as programs will use it."""
+    """Check in a new process that the MLX extension works."""
     run = subprocess.run([sys.executable, "-c", CHECK, str(made)], capture_output=True, text=True)
     if run.returncode == 0:
         return

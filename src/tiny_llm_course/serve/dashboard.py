@@ -21,7 +21,7 @@ FREE, KEPT = -2, -1  # a page without a holder; a page that only the prefix tree
 
 
 class _Speed:
-    """Generated tokens per second over the last WINDOW seconds, or since the step before the last if that is longer."""
+    """Generated tokens per second over the last WINDOW seconds, or since the second-to-last step if that is longer."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()  # a time, and the number of tokens until then
@@ -115,7 +115,7 @@ class Dashboard:
             self._num_readers -= 1
 
     async def _shared_look(self, engine: AsyncEngine) -> str:
-        """Return the description that is being made or is less than INTERVAL seconds old; otherwise make a new one."""
+        """Return the description that is being made or is younger than INTERVAL seconds; otherwise make another."""
         now = self._clock()
         if self._looking is None or (self._looking.done() and now - self._looked >= INTERVAL):
             self._looking, self._looked = asyncio.ensure_future(self._as_json(engine)), now

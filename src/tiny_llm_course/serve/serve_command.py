@@ -173,7 +173,7 @@ class _Service:
         ending.tell()
 
     def _make_engine(self, metrics: Any) -> Engine:
-        """Make the engine. This runs in the engine's thread, which is the only one that may use the engine."""
+        """Make the engine. This runs in the engine's thread, the only thread that may use the engine."""
         serving = self._serving = Serving(self._options, self._words, days=(SERVER,))
         self._dashboard.ended = metrics.ended
         return serving.engine(observers=[metrics, self._dashboard])

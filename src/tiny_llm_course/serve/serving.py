@@ -89,7 +89,7 @@ class Options:
 
 
 class Serving:
-    """A loaded model, and the parts that serve requests with it. The choices are printed on stderr.
+    """A loaded model, and the parts that serve requests with it. Notes on stderr tell what was chosen.
 
     days: the days of week 3 whose tasks the command needs in addition to those of the cache. context: the most tokens
     of a request, prompt and output together. kind: the kind of the cache. sampling: the checkpoint's sampling settings.
@@ -109,8 +109,8 @@ class Serving:
 
     @cached_property
     def _thinking(self) -> Thinking:
-        """Return the way in which the checkpoint thinks. The server does not use this, because it fills in the chat
-        template in a process of its own."""
+        """Return the way in which the checkpoint thinks. The server does not need this method, because it fills in
+        the chat template in a process of its own."""
         made: Thinking = import_module(f"{self._package}.thinking").Thinking(self.tokenizer)
         return made
 

@@ -1,4 +1,4 @@
-"""Reads the imports of a module, adds missing ones, and adapts them to another folder."""
+"""Reads a module's imports, adds missing imports, and adapts imports to another folder."""
 
 from __future__ import annotations
 

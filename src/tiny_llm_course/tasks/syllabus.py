@@ -29,7 +29,7 @@ Text = dict[str, str]  # language code -> text
 
 
 class SyllabusError(ValueError):
-    """The error raised when the syllabus has no such week, day or task. The message says in one line what exists."""
+    """The error raised when the syllabus has no such week, day or task. The one-line message says what exists."""
 
 
 @dataclass(frozen=True, order=True)

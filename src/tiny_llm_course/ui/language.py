@@ -45,8 +45,8 @@ def phrase(key: str, /, **values: object) -> Phrase:
 class Messages:
     """The texts of messages.toml and errors.toml in one language.
 
-    language: a key of LANGUAGES. None: the language of --lang; without it, the locale's (LC_ALL, LC_MESSAGES or LANG);
-    without that, English.
+    language: a key of LANGUAGES. None: the language of --lang; otherwise the locale's (LC_ALL, LC_MESSAGES or LANG);
+    otherwise English.
     """
 
     def __init__(self, language: str | None = None):

@@ -97,8 +97,7 @@ def progress_console() -> Any:
 
 
 def terminal_width(out: TextIO) -> int:
-    """Return the width in columns: COLUMNS from the environment; without it, the terminal's width; without a terminal,
-    80."""
+    """Return the width in columns: COLUMNS from the environment, otherwise the terminal's width, otherwise 80."""
     named = os.environ.get("COLUMNS", "")
     width = int(named) if named.isdecimal() else 0
     with suppress(OSError, ValueError):

@@ -57,9 +57,9 @@ class UpdatePlan:
     added: list[TaskId] = field(default_factory=list)  # new tasks
     old: list[Old] = field(default_factory=list)  # your code for changed tasks
     kept: list[Path] = field(default_factory=list)  # yours that the course no longer has, with code that you need
-    outdated: list[Path] = field(default_factory=list)  # yours that the course no longer has, without such code
+    outdated: list[Path] = field(default_factory=list)  # yours that the course no longer has, and that you do not need
     shared: list[tuple[Path, Path]] = field(default_factory=list)  # yours that you edited, and the course's replacement
-    followed: list[Path] = field(default_factory=list)  # yours whose imports of such files are redirected
+    followed: list[Path] = field(default_factory=list)  # yours whose imports now name the course's replacement
     dropped: list[Path] = field(default_factory=list)  # yours whose tasks are all in other files now
     replaced: list[tuple[Path, LostLines]] = field(default_factory=list)  # your lines that the course's lines replace
     signatures: list[tuple[Path, str, str]] = field(default_factory=list)  # your file, your signature, the new one
