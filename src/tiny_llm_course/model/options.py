@@ -144,7 +144,8 @@ Bits = Annotated[
     int | None,
     typer.Option(
         metavar="|".join(map(str, BITS)),
-        help="Quantise the model's weights to N bits after loading, in groups of 64. Default: the checkpoint's format.",
+        help="Quantise the model's weights after loading, to this many bits each, in groups of 64. Default: the "
+        "checkpoint's format.",
     ),
 ]
 Layers = Annotated[
