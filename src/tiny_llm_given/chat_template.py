@@ -95,7 +95,7 @@ class ChatTemplate:
             text=True,
             encoding="utf-8",
             env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONIOENCODING": "utf-8"},
-            start_new_session=True,  # Ctrl-C is for the server; this process ends when its pipe does
+            start_new_session=True,  # Ctrl-C is for the server; this process ends when its pipe closes
         )
         assert process.stdin is not None
         process.stdin.write(json.dumps(self._tokenizer.get_chat_template()) + "\n")

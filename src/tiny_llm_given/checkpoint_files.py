@@ -6,7 +6,7 @@ from typing import Any
 
 __all__ = ["read_json", "shards"]
 
-_MOST_BYTES = 100_000_000  # of a JSON file: three times as many as the largest tokenizers have
+_MOST_BYTES = 100_000_000  # in a JSON file: three times the size of the largest tokenizers
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def read_safetensors(path: Path) -> Weights:
 def dequantize_weights(weights: Weights, quantization: Mapping[str, Any] | None) -> Weights:
     """Dequantise the layers that mlx-lm quantised: the packed weight, scales and biases of a layer become one weight.
 
-    quantization: the group_size and bits of all layers, and, under the name of a layer that differs, the layer's own.
+    quantization: the group_size and bits of all layers, and those of each layer that differs, keyed by its name.
 
     Raises:
         ValueError: one of a layer's three arrays is missing, or their shapes do not match group_size and bits.
@@ -102,7 +102,7 @@ def dequantize_weights(weights: Weights, quantization: Mapping[str, Any] | None)
 
 
 def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """Return the name and the shape of every weight of a model."""
+    """Return the shape of every weight of a model, keyed by the name of the weight."""
     E, V = config.hidden_size, config.vocab_size
     shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (V, E), "model.norm.weight": (E,)}
     if not config.tie_word_embeddings:
@@ -190,7 +190,7 @@ def _check_quantized(weights: Weights, quantization: Mapping[str, Any] | None) -
 
 
 def _check_layers(weights: Weights, num_hidden_layers: int) -> None:
-    """Refuse more layers than the files hold, before all expected weights are listed, since there might be 10^9."""
+    """Refuse more layers than the files hold, before listing all expected weights: there might be 10^9."""
     stored = {name.split(".")[2] for name in weights if name.startswith("model.layers.")}
     if num_hidden_layers > len(stored):
         raise ValueError(

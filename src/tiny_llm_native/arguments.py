@@ -1,4 +1,4 @@
-"""Compares the arguments that an op passes with those that its kernel takes, which the kernel itself describes."""
+"""Compares the arguments that an op passes with the arguments that its kernel describes."""
 
 import re
 from collections.abc import Sequence

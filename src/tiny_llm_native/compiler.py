@@ -1,4 +1,4 @@
-"""Compiles files of kernels into libraries, once for each state of a file, and says in few lines what is wrong."""
+"""Compiles files of kernels into libraries, once for each state of a file, and reports errors in a few lines."""
 
 import hashlib
 import itertools
@@ -30,7 +30,7 @@ _HERE = Path(__file__).parent  # the headers' folder
 BUILT = "built"  # the name of the folder for libraries, next to a file of kernels
 KERNEL_FLAGS = ("-std=c++20", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fPIC")
 _OPTIMISED = ("-O3", "-shared")
-_LINKED = () if sys.platform == "darwin" else ("-Wl,-z,defs",)  # an undefined name is an error now, not when loaded
+_LINKED = () if sys.platform == "darwin" else ("-Wl,-z,defs",)  # an undefined name is an error when linking
 _HEADERS = {  # names that GCC takes for misspelt names of ours, or that Clang knows no header for
     "algorithm": ("clamp", "copy", "copy_n", "fill", "fill_n", "max", "max_element", "min", "min_element", "sort"),
     "cmath": ("cos", "exp", "exp2", "fabs", "fmax", "fmin", "isnan", "log", "pow", "round", "sin", "sqrt", "tanh"),
@@ -88,7 +88,7 @@ def _command(flags: Sequence[str] = ()) -> list[str]:
 
 
 def _check_headers(source: Path) -> None:
-    """Refuse a copy of a header of ours next to a kernel: only the kernel would include it, and not the extension."""
+    """Refuse a copy of our header next to a kernel: the kernel would include the copy, the extension the original."""
     for file in with_included(source)[1:]:
         if file.parent != _HERE and (_HERE / file.name).exists():
             copy, ours = f"{file.parent.name}/{file.name}", f"{file.name} in src/{_HERE.name}"
@@ -117,13 +117,13 @@ def _signal(number: int) -> str:
 
 
 def _said(library: Path) -> str:
-    """Return the errors of an earlier attempt, or "". A graded submission may not compile, but may read them."""
+    """Return the errors of an earlier attempt, or "". A graded submission may not compile, but may read these."""
     file = library.with_suffix(".txt")
     return file.read_text(encoding="utf-8") if file.exists() else ""
 
 
 def get_ready() -> None:
-    """Look up now what compiling needs to know of the processor: a process may be about to lose the right to do so."""
+    """Look up all facts about the processor that compiling needs, before the process loses the right to do so."""
     for_this_processor()
     processor()
 
@@ -150,7 +150,7 @@ def _explained(output: str, source: Path, most: int = 3) -> str:
     code = {str(file): file.read_text(encoding="utf-8", errors="replace").splitlines() for file in own}
     found: dict[_Place, str] = {}
     for place, message in _errors(output, source, code.keys()):
-        found.setdefault(place, message)  # a template's errors come again for each of its types
+        found.setdefault(place, message)  # a template's errors are repeated for each of its types
     parts = [
         f"{os.path.relpath(file)}:{line}: {message}\n    {code[file][line - 1].strip()}"
         for (file, line), message in found.items()

@@ -75,10 +75,10 @@ class Kernel:
     ) -> list[mx.array]:
         """Run the function. outputs: the shape and dtype of each result. numbers: the function's number arguments.
 
-        changed: arrays that the function writes into. The function gets these arrays, already filled, as its first
+        changed: arrays that the function writes into. The function receives these arrays, already filled, as its first
         outputs, and the first results are the changed arrays. If nothing else refers to an array when the result is
-        computed, the result takes over its memory; otherwise the array stays as it is, and the result is a changed
-        copy.
+        computed, the result takes over the memory of this array; otherwise the array stays as it is, and the result is
+        a changed copy.
 
         Raises:
             ValueError: the kernel takes another number of arrays or numbers or, if it is watched, arrays of other
@@ -157,8 +157,8 @@ def load(source: Path, name: str, flags: tuple[str, ...] = (), built: Path | Non
 
 
 def _arguments(address: int) -> Arguments | None:
-    """Return the arguments that a kernel takes, as its library describes them. None means that the kernel takes the
-    call as it is."""
+    """Return the arguments that a kernel takes, as its library describes them. None means that calls are not
+    checked."""
     describe = ctypes.CFUNCTYPE(ctypes.c_char_p)(address)
     description: bytes = describe()
     return Arguments.parse(description.decode()) if description else None
@@ -180,7 +180,7 @@ def mlx_extension() -> ModuleType | None:
 
 
 def get_ready() -> None:
-    """Load the MLX extension now, and not only when the first kernel runs."""
+    """Load the MLX extension now, instead of when the first kernel runs."""
     mlx_extension()
 
 
@@ -196,12 +196,12 @@ def threads() -> int:
 
 
 def set_race_injection(is_on: bool) -> None:
-    """Set, for tests, whether the first part of a kernel's work stops in its middle until all other parts are done."""
+    """For tests, set whether the first part of a kernel's work pauses midway until all other parts are done."""
     _watching().set_race_injection(is_on)
 
 
 def guard_inputs(is_on: bool) -> None:
-    """Set, for tests, whether a watched kernel that reads past the end of an input raises a KernelError, even if it
+    """For tests, set whether a watched kernel that reads past the end of an input raises a KernelError, even if it
     does not use the numbers that it read there."""
     _watching().guard_inputs(is_on)
 
@@ -264,7 +264,7 @@ def _extension_file() -> Path | None:
 
 
 def _built_for() -> str | None:
-    """Return the version of MLX for which the MLX extension was built; None if that is unknown."""
+    """Return the version of MLX for which the MLX extension was built; None if this version is unknown."""
     try:
         return str(json.loads((_HERE / BUILT / "mlx_extension.json").read_text(encoding="utf-8"))["mlx"])
     except (OSError, ValueError, KeyError):

@@ -59,10 +59,10 @@ def swiglu(gate: mx.array, up: mx.array) -> mx.array:
 def attention(
     query: mx.array, key: mx.array, value: mx.array, scale: float, mask: mx.array | str | None = None
 ) -> mx.array:
-    """Compute attention. mask: an additive array, "causal" or None. A query that sees no key gets NaN."""
+    """Compute attention. mask: an additive array, "causal" or None. The result of a query that sees no key is NaN."""
     *batch, H_q, L, D = query.shape
     H_kv, S = key.shape[-3:-1]
-    shape = (*batch, H_kv, H_q // H_kv, L, D)  # query heads by the key head that they share
+    shape = (*batch, H_kv, H_q // H_kv, L, D)  # query heads, grouped by the key head that they share
     scores = query.reshape(shape).astype(mx.float32) * scale @ key[..., None, :, :].swapaxes(-2, -1)
     if isinstance(mask, str):
         mask = mx.where(mx.arange(S) <= mx.arange(S - L, S)[:, None], 0.0, -math.inf)

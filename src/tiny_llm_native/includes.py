@@ -13,7 +13,7 @@ def with_included(source: Path, folders: Iterable[Path] = ()) -> list[Path]:
     """Return a file, and all files that it includes from its own folder, this module's folder and further folders."""
     searched = [_HEADERS, *folders]
     found = [source]
-    for file in found:  # which grows
+    for file in found:  # the loop appends to this list
         for name in re.findall(r'(?m)^#include "(.+)"', file.read_text(encoding="utf-8", errors="replace")):
             place = next((place for folder in (file.parent, *searched) if (place := folder / name).is_file()), source)
             found += [place] if place not in found else []

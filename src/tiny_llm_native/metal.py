@@ -1,8 +1,8 @@
 """Turns a section of a Metal file into an operation on MLX arrays. It runs on a GPU, or in metal_host if there is none.
 
 A body is a section `KERNEL(name) { ... }` of kernels/NAME.metal. Everything outside the sections is the header. MLX
-writes the function around a body. It declares inputs, outputs, template arguments, shapes such as `x_shape`, and thread
-attributes such as `thread_index_in_simdgroup`.
+writes the function around a body: this function declares inputs, outputs, template arguments, shapes such as `x_shape`,
+and thread attributes such as `thread_index_in_simdgroup`.
 """
 
 import os
@@ -21,7 +21,7 @@ from .extension import KernelError, check_written, is_written, mode
 
 __all__ = ["MetalKernel", "metal", "uses_metal"]
 
-_FEW = 8  # elements: MLX passes an input with fewer in the constant address space
+_FEW = 8  # elements: MLX passes an input with fewer elements in the constant address space
 _SECTION = r"^KERNEL\((\w+)\) *\{(.*?)^\}"
 
 _Output: TypeAlias = tuple[Sequence[int], mx.Dtype]
@@ -115,7 +115,7 @@ def _metal(
 def uses_metal(source: Path, *tasks: str) -> bool:
     """Tell whether an op runs its Metal kernel: the default device is a GPU, and all of the tasks are written.
 
-    With TINY_LLM_KERNELS=off or watched, no op runs its Metal kernel, but its C++ kernel or its fallback.
+    With TINY_LLM_KERNELS=off or watched, every op runs its C++ kernel or its fallback instead of its Metal kernel.
     """
     if not mx.metal.is_available() or mx.default_device().type != mx.gpu or mode():
         return False

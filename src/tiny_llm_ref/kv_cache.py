@@ -35,7 +35,7 @@ class Cache(Protocol):
         """Return one `LayerCache` for each layer of the model."""
 
     def advance(self, length: int) -> None:
-        """Count `length` more positions as stored. The model calls this once per pass, after all layers attended."""
+        """Count `length` more positions as stored. The model calls this once per pass, after the last layer."""
 
 
 class NoCache:

@@ -66,7 +66,7 @@ class Thoughts:
         self._state: Literal["before", "open", "after", "answer"] = "open" if is_open else "before"
         self._text = StreamingDetokenizer(tokenizer)
         self._has_text = False
-        self._blank = ""  # whitespace that is held back, because it may turn out to be the end
+        self._blank = ""  # whitespace that is held back, because the thinking may end after it
 
     @property
     def is_open(self) -> bool:
@@ -100,7 +100,7 @@ class Thoughts:
 
 
 def _single(tokenizer: Any, name: str) -> int | None:
-    """Return a mark's token. None if there is no mark, or if the mark takes several tokens (it takes one in all models
-    of Qwen2 and Qwen3)."""
+    """Return a mark's token; None if the tokenizer has no such mark, or if the mark takes several tokens (it takes one
+    in all models of Qwen2 and Qwen3)."""
     tokens = getattr(tokenizer, name)
     return tokens[0] if tokens and len(tokens) == 1 else None

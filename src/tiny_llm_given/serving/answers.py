@@ -49,7 +49,7 @@ class PromptDetails(Sent):
 
 
 class OutputDetails(Sent):
-    """Numbers of output tokens: guesses that were right or wrong (`--draft`), and tokens of the thinking."""
+    """Numbers of output tokens: guesses that were right or wrong (`--draft`), and thinking tokens."""
 
     accepted_prediction_tokens: int
     rejected_prediction_tokens: int
@@ -67,7 +67,7 @@ class Usage(Sent):
 
 
 class _Answer(Sent):
-    """An answer or an event of a stream. created: in seconds since 1970, as everywhere."""
+    """An answer or an event of a stream. created: when the answer began, in seconds since 1970."""
 
     id: str
     created: int

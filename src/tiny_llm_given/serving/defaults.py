@@ -10,7 +10,7 @@ __all__ = ["HarmlessDefaults"]
 
 
 class HarmlessDefaults(Strict):
-    """The parameters with their harmless values. If a value is another, the server's error names the parameter."""
+    """The parameters with their harmless values. If a parameter has another value, the server's error names it."""
 
     function_call: Literal["none", "auto"] | None = None
     modalities: Annotated[list[Literal["text"]], Field(max_length=1, fail_fast=True)] | None = None

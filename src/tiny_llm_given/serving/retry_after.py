@@ -8,7 +8,7 @@ __all__ = ["RetryAfter"]
 
 _FIRST = 0.1  # seconds from one request's end to the next one's, before any is measured
 _LONGEST = 60  # seconds: OpenAI's clients ignore a longer time
-_ENOUGH = 64  # requests: after so many, old ones count half
+_ENOUGH = 64  # requests: after this many, the earlier ones count half
 
 
 class RetryAfter:
@@ -16,8 +16,8 @@ class RetryAfter:
 
     If all refused clients came back at once, most would be refused again, and OpenAI's clients try only three times. So
     each client is told a later time than the previous client. The difference is the mean time between the ends of two
-    requests. It is measured while the server has requests: the server calls `begin` and `end` for each. Until a request
-    has ended, the time that has passed so far is the estimate.
+    requests, measured while the server has requests: the server calls `begin` and `end` for each request. Until a
+    request has ended, the estimate is the time that has passed so far.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
@@ -34,7 +34,7 @@ class RetryAfter:
         self._num_now += count
 
     def end(self, count: int = 1, *, were_served: bool = True) -> None:
-        """Record that this many requests are over. were_served: False if the requests were refused at once, so that
+        """Record that this many requests have ended. were_served: False if the requests were refused at once, so that
         their end says nothing about the pace."""
         now = self._clock()
         self._num_now -= count

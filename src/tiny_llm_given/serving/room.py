@@ -16,8 +16,8 @@ class TooLongError(ValueError):
 class Room:
     """The room in a context, which refuses a text that is too long however the tokenizer cuts it up.
 
-    max_length: how many tokens a prompt and its answer may have; the answer has at least one. For tokenizers that work
-    on bytes, such as those of Qwen2 and Qwen3, it is known how many bytes a token can stand for. If a text may fit, its
+    max_length: how many tokens a prompt and its answer may have together; the answer has at least one. Tokenizers that
+    work on bytes, such as those of Qwen2 and Qwen3, limit how many bytes a token can stand for. If a text may fit, its
     beginnings are encoded first, so that a text that is much too long costs little more time than one that fits.
     """
 

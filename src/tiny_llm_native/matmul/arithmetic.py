@@ -63,7 +63,7 @@ class Speeds:
 
 
 def chosen() -> Choice:
-    """Return the number types that the environment asks for. If it leaves a choice, measure the speeds first, once.
+    """Return the number types that the environment asks for. If several are allowed, measure the speeds, once.
 
     Raises:
         ValueError: the environment names an unknown number type, or one that this processor lacks.

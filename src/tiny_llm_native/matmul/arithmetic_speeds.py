@@ -13,7 +13,7 @@ from .packed import GROUP, LINES, ROWS
 __all__ = ["measure"]
 
 _COLUMNS = 1024
-_FEW_OUT, _MANY_OUT = 98304, 3072  # rows of the weights: 57 MB, more than most caches hold; one layer
+_FEW_OUT, _MANY_OUT = 98304, 3072  # rows of the weights: 57 MB, more than most caches hold; as many as in a layer
 _MANY = 64  # rows of x
 _REPEATS = 12  # the fastest counts: anything else that the machine does can only slow a run down
 _SCALES = 0x3C003C00  # two scales or biases in bfloat16
@@ -42,8 +42,8 @@ def measure() -> Speeds:
 
 
 def _rates(runs: dict[str, Kernel], rows: int, out: int, amount: float) -> dict[str, float]:
-    """Return how much of an amount each kernel does per second. The kernels take turns, so that whatever else the
-    machine does slows all of them."""
+    """Return each kernel's speed: `amount`, which is the work of one run, divided by the seconds of its fastest run.
+    The kernels take turns, so that other work on the machine slows all of them."""
     shape = (out // ROWS, _COLUMNS // GROUP)
     scales = mx.full((*shape, ROWS), _SCALES, mx.uint32)
     levels = mx.random.randint(0, 2**31 - 1, (*shape, LINES * ROWS), mx.uint32)
