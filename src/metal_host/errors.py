@@ -20,7 +20,7 @@ class Party:
 
 
 class MetalHostError(RuntimeError):
-    """An error that keeps a kernel from running here."""
+    """An error that keeps a kernel from running on this machine."""
 
 
 class MetalCompileError(MetalHostError):

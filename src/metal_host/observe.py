@@ -33,7 +33,7 @@ class Traffic:
 
     read, written: bytes; a byte counts each time that a thread reads or writes it.
     distinct_read, distinct_written: bytes; a byte counts once per call of the kernel.
-    reads, writes: accesses of single threads. wide: how many of them move 16 bytes or more.
+    reads, writes: accesses of single threads. wide: how many of these accesses move 16 bytes or more.
     together: accesses of simdgroups. The n-th accesses of a simdgroup's lanes at one place in the code count as one.
     lines: how many lines of 64 bytes the simdgroups' accesses to a buffer touch. Coalesced accesses touch the fewest.
     cycles: how many cycles the simdgroups' accesses to a threadgroup variable take, in a memory of 32 banks that each

@@ -1,8 +1,8 @@
 """Detects pointers to the wrong address space from tokens alone, for machines without clang.
 
 A pointer's address space is compared with that of the variable whose address it receives: in an initialisation, an
-assignment, a cast, or a call of a function in the kernel's header. Expressions that this module does not understand
-pass. With clang, spaces.py finds more errors.
+assignment, a cast, or a call of a function in the kernel's header. This module accepts every expression that it does
+not understand. With clang, spaces.py finds more errors.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

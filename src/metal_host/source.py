@@ -43,7 +43,7 @@ class Program(NamedTuple):
 
 @lru_cache(256)
 def write_program(name: str, signature: Signature, header: str, source: str) -> Program:
-    """Write the kernel in C++, with a function `msl_kernel_entry` that runs it for one thread.
+    """Write the kernel in C++, with a function `msl_kernel_entry` that runs the kernel for one thread.
 
     Raises:
         MetalCompileError: the source does something that Metal forbids and C++ allows.

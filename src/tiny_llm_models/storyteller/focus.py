@@ -44,8 +44,8 @@ class Focus(NamedTuple):
     def named(self, role: str, entity: Entity, subject: bool | None) -> Focus:
         """Return the focus after a person or thing has been named.
 
-        subject: whether the form marks the subject. None means that the language's forms do not mark the subject, which
-        is then the first person named in a sentence, outside quotations.
+        subject: whether the form marks the subject. None: the language's forms do not mark the subject, so the
+        first person that a sentence names outside quotations is the subject.
         """
         if entity.sort == "thing":
             return self._replace(thing=role, now=self.now | {(role, "")})
@@ -66,8 +66,8 @@ class Focus(NamedTuple):
     def clear(self, role: str, entity: Entity, short: str | None) -> bool:
         """Tell whether the short form can mean only this role.
 
-        short: "" drops the word. None is a form without a long form, such as a possessive, which may also mean the
-        subject or the line's last person.
+        short: the short form; "" if the word is dropped; None for a form that has no long form, such as a possessive.
+        Such a form may also mean the subject or the line's last person.
         """
         window = self.now | self.before
         if entity.sort == "thing":

@@ -101,7 +101,7 @@ class Forms:
     def clash(
         self, known: Entity, words: Mapping[str, str], others: Iterable[Entity]
     ) -> tuple[Entity, tuple[Mismatch, ...]] | None:
-        """Return the entity with both the known and the new words, and their mismatch; None if they agree."""
+        """Return the entity with both the known and the new words, and their mismatch; None if the words agree."""
         merged = {**known.words, **words}
         if merged == known.words or self._lexicon.complete(known.sort, merged):
             return None

@@ -66,7 +66,7 @@ class Lexeme:
 class Entity:
     """A person, thing, spot or place in one story.
 
-    words: the words of its forms: a person's name, kind, look, gender and pronouns; a thing's noun and look; the noun
+    words: the words in its forms: a person's name, kind, look, gender and pronouns; a thing's noun and look; the noun
     and preposition (at) of a spot or place. While a story is parsed, words that are not known yet are left out. For a
     person without a look, `look` is "".
     """

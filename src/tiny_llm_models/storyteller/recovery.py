@@ -62,7 +62,7 @@ class Recovery:
                     yield replace(thread, match=after.match, faults=after.faults, cost=after.cost)
 
     def _foreign(self) -> list[Thread]:
-        """Return the readings after a line of another plot, which was added or replaces a line of this plot."""
+        """Return the readings after a line of another plot, which is added to this plot or replaces a line of it."""
         for net in self._reader.nets:
             for edge in self._possible[net]:
                 for match in self._matches(net, edge):
@@ -96,7 +96,7 @@ class Recovery:
         return spans[sentence + 1][0] if sentence + 1 < len(spans) else len(self._reader.text)
 
     def _resumed(self, place: int, faults: list[Fault]) -> list[Thread]:
-        """Move the readings so far to a later place. The skipped text may stand for one line of the plot, or for
+        """Move the readings so far to a later place. The skipped text may replace one line of the plot, or
         none."""
         found: dict[object, Thread] = {}
         for thread in self._threads:
