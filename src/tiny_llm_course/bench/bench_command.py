@@ -1,4 +1,4 @@
-"""The command `bench`: measures, shows tables, and writes a file."""
+"""The command `bench`: measures kernels and a model, shows tables, and writes the figures into a file."""
 
 from __future__ import annotations
 

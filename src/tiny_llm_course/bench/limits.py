@@ -16,7 +16,7 @@ Figures = dict[str, float]
 
 
 class MachineLimits:
-    """The best limits measured in this run, since other programs can only slow the machine down.
+    """The machine's limits: the best measurements of this run, since other programs can only slow the machine down.
 
     measure: returns bytes per second ("bandwidth"), and operations per second of each number type. doubt: why the last
     measurement is in doubt, or None.
@@ -28,7 +28,7 @@ class MachineLimits:
         self.doubt: str | None = None
 
     def measure(self) -> None:
-        """Measure the limits again. Call this shortly before measuring a figure that is compared with the limits."""
+        """Measure the limits again. Call this method shortly before measuring a figure to compare with the limits."""
         measured, self.doubt = self._quiet.measure(self._measure, _larger, self._slower)
         self.best = _larger(self.best, measured)
 

@@ -1,4 +1,4 @@
-"""Measures what `bench` shows, and yields each figure as soon as it is measured."""
+"""Measures the figures that `bench` shows, and yields each figure as soon as it is measured."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ KERNELS = {4: ["quantized_matvec"], 5: ["rms_norm", "rope", "swiglu"], 6: ["quan
 
 @dataclass(frozen=True)
 class Stage:
-    """A model as the course has it after one of its days.
+    """A model at one stage of the course, such as after a day of week 2.
 
     prefill: reads a prompt (1 x L) into an empty cache; returns the next token's logits and the cache.
     decode: reads one more token with that cache, and returns that token's logits; the cache does not change.

@@ -77,8 +77,8 @@ class Quiet:
         return figure, problem
 
     def _watched(self, work: Callable[[], T]) -> tuple[T, float, float]:
-        """Return the result of `work`, how many processors other programs used meanwhile, and the seconds that it
-        took."""
+        """Return the result of `work`, how many processors other programs used meanwhile, and the seconds that
+        `work` took."""
         before = self._read()
         figure = work()
         after = self._read()

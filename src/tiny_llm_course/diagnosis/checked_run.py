@@ -1,4 +1,4 @@
-"""The pytest plugin of the second look (second_look.py): runs a test with a kernel's checked build, writes a report.
+"""The pytest plugin of the second look (second_look.py): runs a test with a checked kernel, and writes a report.
 
 The environment variable TINY_LLM_SECOND_LOOK holds the request as JSON. The report consists of lines of JSON. If a
 fault stops a kernel, checked.cpp adds lines of its own and ends the process.

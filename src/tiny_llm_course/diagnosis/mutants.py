@@ -227,5 +227,5 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
 
 
 def _flags(reference: Path) -> tuple[str, ...]:
-    """Return the compiler's flags for a changed file, which includes files of another folder."""
+    """Return the compiler's flags for a changed file, which includes headers in another folder."""
     return QUICK, f"-I{reference / 'kernels'}"

@@ -37,7 +37,7 @@ PRECEDENCE = re.compile(r"[\w\])]\s*&(?!&)\s*[\w.\[\]]+\s*>>")
 class Finding:
     """A fault that stopped a checked run, or that was noticed during the run.
 
-    kind: the KIND in `look_KIND`, the key of its text in messages.toml. line: 0 if the line is not known.
+    kind: the KIND in `look_KIND`, the key of the finding's text in messages.toml. line: 0 if the line is not known.
     """
 
     kind: str

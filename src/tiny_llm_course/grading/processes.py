@@ -81,7 +81,7 @@ def uncounted(what: str) -> Iterator[None]:
 def limit(sandbox: str, memory: int, file: int) -> None:
     """Set this process's limits, and make it end when the judge ends.
 
-    memory: bytes that the process may use. file: bytes that it may write into a file.
+    memory: bytes that the process may use. file: bytes that the process may write into one file.
     """
     limits = {"CORE": 0, "FSIZE": file, "CPU": CPU_SECONDS, "NOFILE": FILES}
     if sys.platform == "linux":  # macOS does not limit memory

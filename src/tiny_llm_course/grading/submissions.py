@@ -101,7 +101,7 @@ def _is_one(folder: Path) -> bool:
 
 
 def _single(entry: Path) -> re.Match[str] | None:
-    """Return the parts of the name of a single file of the package; None for any other entry."""
+    """Match the name of a single file of the package; return None for any other entry."""
     return None if entry.is_dir() else _single_name().fullmatch(entry.name)
 
 

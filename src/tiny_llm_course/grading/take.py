@@ -94,7 +94,7 @@ def _shown(path: str, entry: HandedInFile) -> str:
 
 
 def _contents(files: dict[str, HandedInFile]) -> dict[str, bytes]:
-    """Read the files, unless there are too many or they are too large."""
+    """Read the files, or refuse them if they are too many or too large."""
     total = sum(entry.size for entry in files.values())
     if len(files) > MAX_FILES or total > MAX_BYTES:
         raise RefusedError(
@@ -112,7 +112,7 @@ def _content(path: str, entry: HandedInFile) -> bytes:
 
 
 def _reason(error: Exception) -> str:
-    """Return why a submission cannot be read. `error` may have any type, because a damaged archive can cause many."""
+    """Return why a submission cannot be read. A damaged archive can cause an error of almost any type."""
     if isinstance(error, RefusedError):
         return str(error)
     return f"cannot be read: {plain(str(error)) or type(error).__name__}"

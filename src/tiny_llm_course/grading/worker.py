@@ -1,6 +1,7 @@
 """The process in which a submission runs: `python worker.py SOCKET SANDBOX SUBMISSION TESTS MEMORY`, for the judge.
 
-The process holds no score and no expected value. docs/design/grading.md says what it may do with and without a sandbox.
+The process holds no score and no expected value. docs/design/grading.md says what the process may do with
+and without a sandbox.
 """
 
 from __future__ import annotations

@@ -209,8 +209,8 @@ class Backups:
             write_whole(path, content)
 
     def _without(self, copies: Path, name: str) -> bytes | None:
-        """Return the present content of a file without the changes by the command of these copies; None if the file
-        must be removed."""
+        """Return the present content of a file without the changes that the command made; None if the file must be
+        removed."""
         now, before, after = (content_of(file) for file in self._versions(copies, name))
         if now is None or now == after:
             return before

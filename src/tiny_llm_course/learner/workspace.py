@@ -213,7 +213,7 @@ def changing(command: str) -> Iterator[Workspace]:
 
 
 def settle() -> None:
-    """Wait for a command that is writing, or take back the changes of a killed one, before another command runs."""
+    """Wait for a command that is writing, or take back the changes of a killed command, before another command runs."""
     if Workspace().backups.interrupted():
         with changing("next"):
             pass

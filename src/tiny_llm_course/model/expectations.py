@@ -58,7 +58,7 @@ def shown(value: object) -> str:
 
 
 class _Walk:
-    """The way from a model's schema to a value's schema. expected: what is expected of the value, if `known` has its
+    """A walk from a model's schema to a value's schema. expected: what is expected of the value, if `known` has its
     name."""
 
     def __init__(self, schema: _Schema, known: Mapping[str, Phrase]):

@@ -75,8 +75,8 @@ def can_name_lines() -> bool:
 
 
 def build_set(source: Path, headers: Path, folder: Path) -> tuple[Path, Path]:
-    """Build a library in which each local variable starts as 0, and another one in which it starts as an unlikely
-    number.
+    """Build a library in which each local variable starts as 0, and another library in which each starts as an
+    unlikely number.
 
     Raises the same errors as `build_checked`.
     """

@@ -61,7 +61,7 @@ class Results:
             raise
 
     def add(self, result: BatchResult) -> None:
-        """Write a result. Its first key is "id", because `_is_cut` recognises a line by its beginning."""
+        """Write a result. The line's first key is "id", because `_is_cut` recognises a line by its beginning."""
         found = result.model_dump(exclude_unset=True)
         line = (json.dumps(found, ensure_ascii=False) + "\n").encode("utf-8", "replace")
         with _uninterrupted():  # so that each written result is also noted

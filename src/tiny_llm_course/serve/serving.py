@@ -151,8 +151,8 @@ class Serving:
         return made
 
     def _decoding(self, longest: int) -> Any:
-        """Return the way to choose tokens: for all requests of a step together if that task is written, and with
-        guesses if the options say so."""
+        """Return the way to choose tokens: for all requests of a step together if the task of batched sampling is
+        written, and with guesses if the options name a draft."""
         is_batched = not any(stub.task == SAMPLING for stub in self._open)
         decoding = self._module("batch_sampler").BatchSampler() if is_batched else self._module("decoding").Decoding()
         if self.options.draft is None:

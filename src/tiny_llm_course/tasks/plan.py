@@ -1,6 +1,6 @@
 """The hours that each day takes, and the paths through the course: `hours` and `core` in syllabus.toml.
 
-Hours have a module of their own, because tests read syllabus.py, and no test depends on hours.
+Hours have a module of their own, so that no test depends on them: tests read syllabus.py.
 """
 
 from __future__ import annotations

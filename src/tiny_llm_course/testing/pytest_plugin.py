@@ -1,4 +1,4 @@
-"""The course's pytest plugin: recognises stubs, names mistakes, ends tests that hang, reports to `tiny-llm test`."""
+"""The course's pytest plugin: recognises stubs, names mistakes, ends hung tests, and reports to `tiny-llm test`."""
 
 from __future__ import annotations
 

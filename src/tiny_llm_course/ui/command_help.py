@@ -1,4 +1,4 @@
-"""Shows `--help` and the errors of wrong calls in readable colours, and in lines that fit into the terminal."""
+"""Shows `--help` and usage errors in readable colours, and in lines that fit into the terminal."""
 
 from __future__ import annotations
 

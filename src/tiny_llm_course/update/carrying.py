@@ -1,4 +1,4 @@
-"""Copies definitions and imports from one module into another, along with the definitions that they use."""
+"""Copies definitions and imports from one module into another, along with the definitions that the copied code uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merges the lists `__all__` of three versions of a module."""
+"""Merges the `__all__` lists of three versions of a module."""
 
 from __future__ import annotations
 

@@ -220,8 +220,8 @@ def _with_written(stub: str, source: str, names: list[str], whole: Collection[st
 
 
 def _body(part: Part, lines: list[str]) -> slice | None:
-    """Return the lines of a function after its signature and docstring; None if they share a line with signature or
-    docstring."""
+    """Return the lines of a function after its signature and docstring; None if they share a line with either
+    of these."""
     assert isinstance(part.node, Function)
     first, *rest = part.node.body
     if lines[first.lineno - 1][: first.col_offset].strip():

@@ -1,7 +1,7 @@
 """Tries an update in a copy of the clone before writing anything, to find modules that cannot be imported and tasks
 that fail.
 
-The copy's `test` command, which is the newer course's, judges the tasks. The results are read from the copy's
+The copy's `test` command, which belongs to the newer course, judges the tasks. The results are read from the copy's
 progress.txt.
 """
 

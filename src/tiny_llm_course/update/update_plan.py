@@ -158,7 +158,7 @@ class _Merges:
         self._follow()
 
     def _retire(self) -> None:
-        """Put stubs in place of the learner's code for contracts that have changed."""
+        """Put stubs in place of the learner's code for tasks whose contracts have changed."""
         for name in [name for name in self._yours if name in self._old]:
             retired = retire(self._yours[name], self._old[name], self._shown(name), self._plan.changed)
             self._yours[name], self._helpers[name] = retired.text, retired.helpers
@@ -232,7 +232,7 @@ class _Merges:
         return set() if is_native(name) else {*definitions(self._yours[name])} - {*definitions(self._old[name])}
 
     def _follow(self) -> None:
-        """Redirect imports of files that are in a shared package now, in all of the learner's modules."""
+        """In all of the learner's modules, redirect imports of files that are now in a shared package."""
         gone = {
             name: place for name, place in self._shared.items() if self._plan.files.get(self._path(name), b"") is None
         }

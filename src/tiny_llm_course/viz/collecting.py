@@ -14,7 +14,7 @@ class CollectingCache:
 
     `layers[i].weights` has the weights of layer i (B x H_q x L x S).
 
-    cache: the other cache, from the package whose attention is shown, such as its NoCache.
+    cache: the other cache, from the package whose attention is shown, such as that package's NoCache.
     """
 
     def __init__(self, cache: Cache):

@@ -171,7 +171,7 @@ class _Drawing:
             )
 
     def _wait(self, wait: Wait) -> None:
-        """Draw one line across the columns of the waiting threads for a barrier, otherwise one line per simdgroup."""
+        """For a barrier, draw one line across the columns of the waiting threads; otherwise one line per simdgroup."""
         waiting, y = set(wait.threads), self._y + ROW / 2
 
         def piece(column: Column) -> tuple[bool, int]:

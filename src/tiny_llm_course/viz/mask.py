@@ -21,7 +21,7 @@ MAX_ROOM = 3 * (2 * MAX_KEYS + 5)  # columns that three masks take
 
 
 def show_mask(output: Output, impl: str, queries: int, keys: int, lengths: str) -> None:
-    """Print the three masks of each row of a batch, and draw them."""
+    """Print and draw the three masks of each row of a batch."""
     row_lengths = _lengths(lengths, keys)
     if not 1 <= keys <= MAX_KEYS:
         raise CommandError("wrong_value", option="--keys", expected=phrase("from_to", first=1, last=MAX_KEYS), got=keys)

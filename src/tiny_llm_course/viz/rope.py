@@ -21,7 +21,7 @@ MAX_DIMS, MAX_POSITIONS = 512, 4096
 
 
 def show_rope(output: Output, impl: str, dims: int, base: float, positions: int) -> None:
-    """Print how fast pairs rotate and how a dot product falls with distance, and draw both."""
+    """Print and draw how fast pairs rotate, and how a dot product falls with distance."""
     _check(dims, base, positions)
     words = output.words
     turns = _read_off(impl, dims, base, positions)

@@ -196,7 +196,7 @@ class _Layout:
         return [RequestEvent(id, self._leave(id, number), "abort") for id in ids]
 
     def _leave(self, id: str, number: int) -> int | None:
-        """Free the lane that a request had until this step, and return it, or None if the request was not running."""
+        """Free the lane that a request had until this step. Return the lane, or None if the request was not running."""
         if id not in self._lanes:
             return None
         lane, first = self._lanes.pop(id)

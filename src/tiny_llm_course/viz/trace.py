@@ -59,7 +59,7 @@ class TraceStep:
     growth: str = ""  # how the number of operations grows if H_q * D grows in proportion to E; "" without operations
 
     def costs(self, dtype: str) -> tuple[int, int, int]:
-        """Return the number of parameters, of operations, and of bytes of the result."""
+        """Return the numbers of parameters, of operations, and of bytes in the result."""
         return self.parameters, self.flops, math.prod(self.shape) * BYTES[dtype]
 
 
