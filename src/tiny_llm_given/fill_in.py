@@ -77,7 +77,7 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     source = json.loads(sys.stdin.readline())
     for line in sys.stdin:
-        signal.setitimer(signal.ITIMER_PROF, seconds)  # of processor time; its signal ends the process, whatever runs
+        signal.setitimer(signal.ITIMER_PROF, seconds)  # of processor time; then a signal ends the process
         answer = json.dumps(_answer(source, json.loads(line), longest))
         signal.setitimer(signal.ITIMER_PROF, 0)
         print(answer, flush=True)

@@ -7,7 +7,7 @@ __all__ = ["named_linears"]
 
 
 def named_linears(model: Any) -> Iterator[tuple[str, Any, str]]:
-    """Yield, for each linear layer of a model, its name in a checkpoint, its owner, and the owner's attribute for it.
+    """For each linear layer of a model, yield its name in a checkpoint, its owner, and the owner's attribute name.
 
     An example is `("model.layers.0.mlp.up_proj", mlp, "up_proj")`. The output layer comes last, if the model has one.
     """

@@ -31,7 +31,7 @@ BUILT = "built"  # the name of the folder for libraries, next to a file of kerne
 KERNEL_FLAGS = ("-std=c++20", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fPIC")
 _OPTIMISED = ("-O3", "-shared")
 _LINKED = () if sys.platform == "darwin" else ("-Wl,-z,defs",)  # an undefined name is an error when linking
-_HEADERS = {  # names that GCC takes for misspelt names of ours, or that Clang knows no header for
+_HEADERS = {  # names that GCC mistakes for misspelt names of ours, or for which Clang suggests no header
     "algorithm": ("clamp", "copy", "copy_n", "fill", "fill_n", "max", "max_element", "min", "min_element", "sort"),
     "cmath": ("cos", "exp", "exp2", "fabs", "fmax", "fmin", "isnan", "log", "pow", "round", "sin", "sqrt", "tanh"),
     "limits": ("numeric_limits",),
@@ -163,8 +163,8 @@ def _explained(output: str, source: Path, most: int = 3) -> str:
 
 
 def _errors(output: str, source: Path, own: Collection[str]) -> Iterator[tuple[_Place, str]]:
-    """Yield the place and the message of each error. For an error in a file of the course, the place is the line of the
-    own files that leads there; for an error of the linker, it is line 0."""
+    """Yield the place and the message of each error. For an error in a file of the course, the place is the line in the
+    own files that leads to this error; for an error of the linker, the line is 0."""
     lines = output.splitlines()
     led_from = nowhere = (str(source), 0)
     for number, text in enumerate(lines):

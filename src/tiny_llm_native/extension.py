@@ -201,8 +201,8 @@ def set_race_injection(is_on: bool) -> None:
 
 
 def guard_inputs(is_on: bool) -> None:
-    """For tests, set whether a watched kernel that reads past the end of an input raises a KernelError, even if it
-    does not use the numbers that it read there."""
+    """For tests, set whether a watched kernel that reads past the end of an input raises a KernelError, even if the
+    kernel does not use the numbers read there."""
     _watching().guard_inputs(is_on)
 
 
@@ -223,7 +223,7 @@ def check_written(source: Path, task: str) -> None:
 
 
 def _stub(source: Path, task: str) -> str | None:
-    """Return the message of a task's stub; None if the task's region in the file does not hold only the stub."""
+    """Return the message of a task's stub; None if the file has no stub for this task."""
     text = source.read_text(encoding="utf-8")
     name = re.escape(task)
     region = re.search(rf"// task {name} begin *\n(.*?)^\s*// task {name} end", text, re.DOTALL | re.MULTILINE)

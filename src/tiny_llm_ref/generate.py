@@ -227,7 +227,7 @@ class StopStrings:
 
 
 def stream_text(tokens: Iterable[int], tokenizer: Decoder, stops: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the text of the tokens as it becomes whole, up to the first stop string; then take no more tokens.
+    """Yield the tokens' text once its characters are whole, up to the first stop string; then take no more tokens.
 
     If the tokens end in the middle of a character, that character is left out.
     """

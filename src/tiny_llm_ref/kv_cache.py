@@ -121,7 +121,7 @@ class KVCacheLayer:
 class KVCache:
     """The keys and values of every layer, kept so that a model runs on new tokens only.
 
-    offset: the number of stored tokens, the same in all layers; it is the position of the next token.
+    offset: the number of stored tokens, the same in all layers; this is also the position of the next token.
     """
 
     def __init__(self, num_layers: int, step: int = 256, attention: Attention = scaled_dot_product_attention_grouped):
@@ -143,7 +143,7 @@ class KVCache:
         """Forget the last `length` tokens, in every layer. The arrays keep their size and their content.
 
         Raises:
-            ValueError: length is negative, or larger than the number of stored tokens. `_check_trim` (given) raises it.
+            ValueError: length is negative, or larger than `offset`. `_check_trim` (given) raises this error.
 
         Task: w2d1.2
         """

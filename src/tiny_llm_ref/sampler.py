@@ -74,7 +74,7 @@ def apply_top_p(logits: mx.array, top_p: float) -> mx.array:
 
 
 def apply_min_p(logits: mx.array, min_p: float) -> mx.array:
-    """Keep the tokens that are at least min_p times as likely as the likeliest, and set the others to -inf.
+    """Keep the tokens that are at least min_p times as likely as the likeliest token, and set the others to -inf.
 
     A min_p of 0.0 keeps all tokens.
 

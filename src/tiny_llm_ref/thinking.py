@@ -11,7 +11,7 @@ class Thinking:
     """The way in which a checkpoint thinks, as its chat template shows.
 
     can_choose: whether the template has a switch for thinking, Qwen3's `enable_thinking`. always: whether the template
-    has no such switch and begins each answer with `<think>`, as those of QwQ and Qwen3-Thinking-2507 do.
+    has no such switch and begins each answer with `<think>`, as in QwQ and Qwen3-Thinking-2507.
     tokenizer: mlx-lm's tokenizer, which knows the names of both marks.
     """
 

@@ -107,7 +107,7 @@ class CompletionAnswer(CompletionChunk):
 
 
 class TokenLogprob(Sent):
-    """A token and its log-probability. bytes: the token's bytes; null if they do not follow from its name."""
+    """A token and its log-probability. bytes: the token's bytes; null if the token's name does not tell them."""
 
     token: str
     logprob: float

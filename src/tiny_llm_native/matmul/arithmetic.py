@@ -37,12 +37,12 @@ NAMES = ("float32", "bfloat16", "int8")
 PACKED = Path(__file__).parent / "packed.cpp"
 _ALLOWED = {"exact": NAMES[:2], "fast": NAMES} | {name: (name,) for name in NAMES}
 _KEPT = PACKED.parent / BUILT / "arithmetic.json"
-_MARGIN = 1.05  # a number type that is less than 5 % faster than an earlier one in NAMES is not worth its error
+_MARGIN = 1.05  # a number type that is less than 5 % faster than an earlier type in NAMES is not worth its error
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The number type of products with few rows of x (8 at most), and that of products with more rows."""
+    """The number types of products: one for few rows of x (8 at most), and one for more rows."""
 
     few: str
     many: str

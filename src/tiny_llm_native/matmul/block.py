@@ -28,7 +28,7 @@ def before_attention(
 ) -> list[mx.array]:
     """Compute a block up to attention: norm, projections, norms of queries and keys, RoPE on halves.
 
-    Shapes: x: B x L x E, norm: E, qkv: panels of (H_q + 2 H_kv) * D rows, head_norms: twice D, or None,
+    Shapes: x: B x L x E, norm: E, qkv: panels of (H_q + 2 H_kv) * D rows, head_norms: two arrays of D, or None,
     bias: one number per row, or None -> queries B x H_q x L x D, keys and values B x H_kv x L x D.
     heads: H_q, H_kv, D. offset: the position of the first token, or an int32 array of B such positions.
     """
@@ -72,7 +72,7 @@ def embed(tokens: mx.array, panels: mx.array, dtype: mx.Dtype) -> mx.array:
 
 @cache
 def _nothing(dtype: mx.Dtype = mx.float32) -> mx.array:
-    """Return an empty array. It is made once, because an operation in each call would cost time."""
+    """Return an empty array. The array is made once, because an operation in each call would cost time."""
     nothing = mx.zeros((0,), dtype)
     mx.eval(nothing)
     return nothing

@@ -73,8 +73,8 @@ class Engine:
         """Take one more request, which the next steps serve.
 
         Raises:
-            ValueError: a request with the same id is being served; this request was served before; its prompt has an id
-                outside the vocabulary, or leaves no room for output in the model's context or in the cache.
+            ValueError: a request with the same id is being served; this request was served before; its prompt has a
+                token id outside the vocabulary, or leaves no room for output in the model's context or in the cache.
         """
         self._check_new(request)
         self.scheduler.add(request)

@@ -46,7 +46,7 @@ def note_logprobs(logits: Logits, requests: Sequence[Request], tokens: Sequence[
     """For each request that asks for log-probabilities, append those of its next token to `request.logprobs`.
 
     logits: the model's own logits, before any change. tokens: the next token of each request; None if a request has no
-    next token, and then nothing is appended.
+    next token, in which case nothing is appended for this request.
     Shapes: logits: N x V, for N requests and N tokens.
     """
     for row, request, token in zip(logits, requests, tokens, strict=True):

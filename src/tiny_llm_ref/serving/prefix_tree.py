@@ -85,7 +85,7 @@ class PrefixTree:
         many as `pages` contains.
 
         tokens: the text from its beginning; the tokens after the last whole page are ignored. pages: the holder's
-        pages, in order, at least one for each whole page; the pages after the last whole one are returned as they are.
+        pages, in order, at least one for each whole page; the pages after the last whole page are returned as they are.
         A page whose tokens are new to the tree becomes a node, and the tree becomes one more holder of the page. If the
         tree knows these tokens on another page, the holder shares the tree's page, and releases its own. Touch each
         node on the way, parents first.
@@ -147,8 +147,8 @@ class PrefixTree:
         return is_known and not node.children and self.pool.holders(node.page) == 1
 
     def check_integrity(self) -> None:
-        """Raise AssertionError unless each node is its parent's child under its own tokens, and has a held page that no
-        other node has."""
+        """Raise AssertionError unless each node is its parent's child under its own tokens, and has a page that the
+        pool counts as held and that no other node has."""
         nodes = list(self.root)
         pages = [node.page for node in nodes]
         assert len(set(pages)) == len(pages), f"a page is in two nodes: {sorted(pages)}"

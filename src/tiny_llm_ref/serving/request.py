@@ -67,7 +67,7 @@ class Request:
     it may have), "abort" (its client no longer wants it), "error" (`error` is the exception); until then None.
     pages: the cache's pages that hold its keys and values, in the order of its positions. A slot is one long page.
     num_computed_tokens: how many of its first tokens are computed: their keys and values are in these pages.
-        `RequestCache.commit` raises this number after a step. Room beyond it is reserved: the next step writes there.
+        `RequestCache.commit` raises this number after a step. The next step writes to the reserved positions beyond it.
     num_cached_tokens: how many tokens of its prompt the cache held when the request first ran (day 5); None until
         then.
     logprobs: the log-probabilities of each chosen token, an end token included, if `params.num_logprobs` asks for them.

@@ -31,7 +31,7 @@ def joined(updates: Sequence[Update]) -> Update:
 
 
 class Writer:
-    """A writer of the answer to a call: whole, or in chunks. All chunks have the same id, time (`created`, in seconds
+    """A writer of the answer to a call, whole or in chunks. All chunks have the same id, time (`created`, in seconds
     since 1970) and model name. The pydantic models in `answers.py` check the result."""
 
     whole: tuple[type[Sent], str]  # the model of the whole answer, and its name in OpenAI's API

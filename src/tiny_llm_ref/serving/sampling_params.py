@@ -48,7 +48,7 @@ class SamplingParams:
 
     @property
     def is_greedy(self) -> bool:
-        """Tell whether each token is simply the one with the largest logit."""
+        """Tell whether each token is the one with the largest logit."""
         return self.temperature == 0 and self.repetition_penalty == 1
 
     @property

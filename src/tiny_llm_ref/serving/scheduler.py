@@ -72,7 +72,7 @@ class PreemptNewest(Preemption):
     """
 
     def make_room(self, scheduler: "Scheduler", request: Request, count: int, batch: Batch) -> bool:
-        """Reserve room for `count` more tokens of a request. While there is none, preempt the newest running request.
+        """Reserve room for `count` more tokens of a request. While room is lacking, preempt the newest running request.
 
         The newest running request may be this request itself, which then gets no chunk in this step: return False.
         Return False, too, for a request that was preempted earlier in this step.

@@ -59,9 +59,9 @@ class ServedModel:
 @dataclass(frozen=True)
 class Limits:
     """The limits for clients. max_body: how many bytes a body may have. timeout: how many seconds a request may take.
-    api_key: the key that clients have to send; None: no key. origins: web pages, other than the server's own, whose
-    scripts may send requests. names: the names, in addition to this machine's local ones, by which clients may call the
-    server; None: any name."""
+    api_key: the key that clients have to send; None means that no key is needed. origins: web pages, other than the
+    server's own, whose scripts may send requests. names: the names, in addition to this machine's local names, by which
+    clients may call the server; None means any name."""
 
     max_body: int = 1 << 20
     timeout: float = 600.0
