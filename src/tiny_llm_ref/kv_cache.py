@@ -73,8 +73,8 @@ class KVCacheLayer:
         self._attention = attention
 
     def store(self, key: mx.array, value: mx.array) -> tuple[mx.array, mx.array]:
-        """Write keys and values to the L positions from `offset` on, overwriting any older ones. Return the keys and
-        values of all offset + L positions.
+        """Write keys and values to the L positions from `offset` on, overwriting older keys and values. Return the keys
+        and values of all offset + L positions.
 
         If there are no arrays yet, or the new positions do not fit, `keys` and `values` become new arrays that begin
         with the stored positions. Their capacity is offset + L, rounded up to a multiple of `step`. Otherwise the

@@ -75,7 +75,7 @@ class BatchedKVCacheLayer:
         self._attention = attention
 
     def store(self, key: mx.array, value: mx.array, slots: mx.array, positions: mx.array) -> None:
-        """Write row t's key and value to position positions[t] of slot slots[t], overwriting any older ones.
+        """Write row t's key and value to position positions[t] of slot slots[t], overwriting any older key and value.
 
         The first call makes the arrays `keys` and `values`, with the dtypes of key and value.
         Shapes: key and value: T x H_kv x 1 x D, slots and positions: T, integers.

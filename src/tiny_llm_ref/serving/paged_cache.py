@@ -59,7 +59,7 @@ class PagedKVCacheLayer:
         self._attention = attention
 
     def store(self, key: mx.array, value: mx.array, pages: mx.array, places: mx.array) -> None:
-        """Write row t's key and value to place places[t] of page pages[t], overwriting any older ones.
+        """Write row t's key and value to place places[t] of page pages[t], overwriting any older key and value.
 
         The first call makes the arrays `keys` and `values`, with the dtypes of key and value.
         Shapes: key and value: T x H_kv x 1 x D, pages and places: T, integers.
