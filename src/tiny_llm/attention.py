@@ -40,7 +40,7 @@ def scaled_dot_product_attention_simple(
 
 
 class SimpleMultiHeadAttention:
-    """Multi-head attention: each of H heads attends with its own D = E / H columns, and `wo` mixes the results.
+    """Multi-head attention: each of H heads attends with its own D = E / H columns; `wo` mixes the heads' results.
 
     Shapes: wq, wk, wv: (H*D) x E, wo: E x (H*D); H = num_heads, E = hidden_size.
     Source: Vaswani et al. 2017, section 3.2.2, arXiv:1706.03762.

@@ -17,7 +17,7 @@ def linear(x: mx.array, weight: mx.array, bias: mx.array | None = None) -> mx.ar
     """Apply a linear layer: y = x W^T + b.
 
     Shapes: x: N.. x I, weight: O x I, bias: O -> N.. x O. The dtype is kept.
-    Source: PyTorch's `nn.Linear`; like it, checkpoints store weights as O x I, one row per output.
+    Source: PyTorch's `nn.Linear`. Checkpoints, too, store weights as O x I, one row per output.
 
     Task: w1d1.2
     """

@@ -27,7 +27,7 @@ def softmax(x: mx.array, axis: int = -1) -> mx.array:
     """Divide exp(x) by its sum along one axis, for numbers of any size.
 
     Shapes: x: any -> the same. The dtype is kept.
-    x: -inf becomes the weight 0; a row that contains only -inf has no softmax and becomes NaN. Large numbers, such as
+    x: the weight of -inf is 0. A row that contains only -inf has no softmax and becomes NaN. Large numbers, such as
     1000, do not overflow.
 
     Task: w0d1.1
@@ -75,7 +75,7 @@ def additive_attention(
 def attention_heatmap(
     weights: mx.array, queries: Sequence[str] | None = None, keys: Sequence[str] | None = None
 ) -> str:
-    """Draw the weights as text: a line per query; per key, a shade and a number. A larger number has a darker shade.
+    """Draw the weights as text: a line per query, with a shade and a number per key. Larger numbers have darker shades.
 
     Shapes: weights: L x S, none below 0.
     queries, keys: names of the lines and of the columns; by default, their indices.
@@ -215,7 +215,7 @@ def dropout(x: mx.array, rate: float, training: bool = False) -> mx.array:
     At inference, return x as it is.
     Shapes: x: any -> the same. The dtype is kept.
     rate: a probability, from 0 to less than 1. Each number is set to 0 or kept independently of the others.
-    Source: Srivastava et al. 2014, "Dropout", JMLR 15. The paper multiplies at inference instead; frameworks do not.
+    Source: Srivastava et al. 2014, "Dropout", JMLR 15. The paper scales at inference instead, frameworks in training.
 
     Raises:
         ValueError: rate is out of range. `_check_rate` (given) raises this error.

@@ -104,8 +104,8 @@ def generate_ahead(
     """Yield the same tokens as `generate`, but read each token only after submitting the next step.
 
     A step is a call to `next_logits` and to the sampler, and computes one token. `mx.async_eval` submits a step to MLX
-    and does not wait for the result. The next step takes the array with this token, even if it is not computed yet.
-    So MLX can compute the next step while Python reads a token and the caller prints it.
+    and does not wait for the result. The next step takes the array with this token, even if the token is not computed
+    yet. So MLX can compute the next step while Python reads a token and the caller prints it.
     When token t is yielded, steps 1 to t + 1 have been submitted, but no step for a token beyond max_tokens or beyond
     the context. Reading a token waits only for the step that computes it. An operation on the array, such as
     `token[0]`, would be computed only after the next step, so read the array that you submitted.
@@ -162,7 +162,7 @@ class StreamingDetokenizer:
 class StopStrings:
     """A filter that cuts a text, which comes in pieces, before the first stop string in it.
 
-    The first stop string is the one that is complete first; of several that the same character completes, the one that
+    The first stop string is the one that is complete first; of several that end at the same character, the one that
     begins first. Text that may be a prefix of a stop string is held back until later text shows whether it is.
     The results of `add` and `finish`, joined, are the text before the first stop string, or the whole text if there is
     none. `found` says whether a stop string was found.
@@ -200,7 +200,7 @@ class StopStrings:
 
 
 def stream_text(tokens: Iterable[int], tokenizer: Decoder, stops: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the text of the tokens as it becomes whole, up to the first stop string; then take no more tokens.
+    """Yield the tokens' text once its characters are whole, up to the first stop string; then take no more tokens.
 
     If the tokens end in the middle of a character, that character is left out.
     """

@@ -35,7 +35,7 @@ class Cache(Protocol):
         """Return one `LayerCache` for each layer of the model."""
 
     def advance(self, length: int) -> None:
-        """Count `length` more positions as stored. The model calls this once per pass, after all layers attended."""
+        """Count `length` more positions as stored. The model calls this once per pass, after the last layer."""
 
 
 class NoCache:
@@ -73,8 +73,8 @@ class KVCacheLayer:
         self._attention = attention
 
     def store(self, key: mx.array, value: mx.array) -> tuple[mx.array, mx.array]:
-        """Write keys and values to the L positions from `offset` on, overwriting any older ones. Return the keys and
-        values of all offset + L positions.
+        """Write keys and values to the L positions from `offset` on, overwriting older keys and values. Return the keys
+        and values of all offset + L positions.
 
         If there are no arrays yet, or the new positions do not fit, `keys` and `values` become new arrays that begin
         with the stored positions. Their capacity is offset + L, rounded up to a multiple of `step`. Otherwise the
@@ -112,7 +112,7 @@ class KVCacheLayer:
 class KVCache:
     """The keys and values of every layer, kept so that a model runs on new tokens only.
 
-    offset: the number of stored tokens, the same in all layers; it is the position of the next token.
+    offset: the number of stored tokens, the same in all layers; this is also the position of the next token.
     """
 
     def __init__(self, num_layers: int, step: int = 256, attention: Attention = scaled_dot_product_attention_grouped):
@@ -135,7 +135,7 @@ class KVCache:
         """Forget the last `length` tokens, in every layer. The arrays keep their size and their content.
 
         Raises:
-            ValueError: length is negative, or larger than the number of stored tokens. `_check_trim` (given) raises it.
+            ValueError: length is negative, or larger than `offset`. `_check_trim` (given) raises this error.
 
         Task: w2d1.2
         """

@@ -49,8 +49,8 @@ def load_model(path: Path, dtype: mx.Dtype | None = None) -> CausalLM:
 
 
 def load_quantized(name_or_path: str | Path) -> tuple[CausalLM, Any]:
-    """Return a model that mlx-lm quantised, and its tokenizer. The model's weights stay packed; `load` would make the
-    weights dense.
+    """Return a model that mlx-lm quantised, and its tokenizer. The model's weights stay packed, while `load` would make
+    them dense.
 
     Raises:
         FileNotFoundError: as in `load`.

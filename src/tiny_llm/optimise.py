@@ -31,14 +31,14 @@ _FEW = 8  # rows of x: up to this many, `quantized_matvec` is faster than `quant
 def optimise(model: CausalLM, kernels: Collection[str] = KERNELS) -> None:
     """Replace the layers of a built model with layers that run the named kernels.
 
-    The kernel for attention is set in the cache: KVCache(layers, attention=kernels.attention.flash_attention).
+    To run the attention kernel, set it in the cache: KVCache(layers, attention=kernels.attention.flash_attention).
 
     Raises:
         ValueError: a name is not one of KERNELS.
     """
     if unknown := set(kernels) - set(KERNELS):
         raise ValueError(f"kernels: expected some of {', '.join(KERNELS)}, got {', '.join(sorted(unknown))}")
-    parts: Any = model  # the new layers have other types, and the same interface
+    parts: Any = model  # the new layers have other types, but the same interface
     if products := {"quantized_matvec", "quantized_matmul"}.intersection(kernels):
         _replace_products(parts, products)
     for block in parts.layers:

@@ -92,7 +92,7 @@ class TransformerBlock:
 
 
 class CausalLM:
-    """A decoder-only language model: after each token, it gives every vocabulary entry a logit as the next token.
+    """A decoder-only language model: after each token, it returns a logit for every vocabulary entry as the next token.
 
     lm_head: a layer E -> V, or None if the embedding is also the output layer (`tie_word_embeddings`).
     """

@@ -19,7 +19,7 @@ __all__ = [
 
 
 def greedy(logits: mx.array, tokens: mx.array | None = None) -> mx.array:
-    """Return each row's likeliest token. Every sampler is also called with the tokens so far; this one ignores them.
+    """Return each row's likeliest token. Every sampler is also called with the tokens so far; `greedy` ignores them.
 
     Shapes: logits: B x V -> B.
     """
@@ -69,7 +69,7 @@ def apply_top_p(logits: mx.array, top_p: float) -> mx.array:
 
 
 def apply_min_p(logits: mx.array, min_p: float) -> mx.array:
-    """Keep the tokens that are at least min_p times as likely as the likeliest, and set the others to -inf.
+    """Keep the tokens that are at least min_p times as likely as the likeliest token, and set the others to -inf.
 
     A min_p of 0.0 keeps all tokens.
 
@@ -86,8 +86,8 @@ def apply_min_p(logits: mx.array, min_p: float) -> mx.array:
 def apply_repetition_penalty(logits: mx.array, tokens: mx.array, penalty: float) -> mx.array:
     """In each row, rescale the logits of the tokens in that row of `tokens`, each once, however often a token occurs.
 
-    A positive logit is divided by the penalty, a negative logit is multiplied by it. So a penalty above 1 lowers both,
-    a penalty below 1 raises both, and 1.0 changes nothing.
+    A positive logit is divided by the penalty, and a negative logit is multiplied by the penalty. So a penalty above 1
+    lowers both kinds, a penalty below 1 raises both, and 1.0 changes nothing.
     Shapes: logits: B x V, tokens: B x L, integers -> B x V. The dtype is kept.
     Source: Keskar et al. 2019, "CTRL", section 4.1, arXiv:1909.05858.
 

@@ -11,7 +11,7 @@ class Thinking:
     """The way in which a checkpoint thinks, as its chat template shows.
 
     can_choose: whether the template has a switch for thinking, Qwen3's `enable_thinking`. always: whether the template
-    has no such switch and begins each answer with `<think>`, as those of QwQ and Qwen3-Thinking-2507 do.
+    has no such switch and begins each answer with `<think>`, as in QwQ and Qwen3-Thinking-2507.
     tokenizer: mlx-lm's tokenizer, which knows the names of both marks.
     """
 
@@ -66,7 +66,7 @@ class Thoughts:
         self._state: Literal["before", "open", "after", "answer"] = "open" if is_open else "before"
         self._text = StreamingDetokenizer(tokenizer)
         self._has_text = False
-        self._blank = ""  # whitespace that is held back, because it may turn out to be the end
+        self._blank = ""  # whitespace that is held back, because the thinking may end after it
 
     @property
     def is_open(self) -> bool:
@@ -100,7 +100,7 @@ class Thoughts:
 
 
 def _single(tokenizer: Any, name: str) -> int | None:
-    """Return a mark's token. None if there is no mark, or if the mark takes several tokens (it takes one in all models
-    of Qwen2 and Qwen3)."""
+    """Return a mark's token; None if the tokenizer has no such mark, or if the mark takes several tokens (it takes one
+    in all models of Qwen2 and Qwen3)."""
     tokens = getattr(tokenizer, name)
     return tokens[0] if tokens and len(tokens) == 1 else None

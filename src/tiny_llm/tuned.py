@@ -1,8 +1,8 @@
 """The fastest form of a quantised model: on packed weights, with one operation before and one after each attention.
 Given.
 
-It plugs in at the layer seam: `tune` replaces the blocks, the last norm and both ends of a built model with objects
-that have the same interface. Week 2 leads up to this model, and tests compare these objects with the plain layers.
+This form plugs in at the layer seam: `tune` replaces the blocks, the last norm and both ends of a built model with
+objects of the same interface. Week 2 leads up to this model, and tests compare these objects with the plain layers.
 """
 
 from typing import Any
@@ -31,7 +31,7 @@ def tune(model: CausalLM) -> None:
         ValueError: a layer is not quantised to 4 bits in groups of 64 with bfloat16 scales, or its number of rows is
             not a multiple of 16.
     """
-    parts: Any = model  # the new layers have other types, and the same interface
+    parts: Any = model  # the new layers have other types, but the same interface
     blocks = [TunedBlock(block, model.config) for block in parts.layers]
     table = _panels(parts.embed_tokens)
     head = table if parts.lm_head is None else _panels(parts.lm_head)
@@ -43,7 +43,7 @@ def tune(model: CausalLM) -> None:
 
 
 class TunedBlock:
-    """A transformer block with the interface of `TransformerBlock`."""
+    """The tuned form of a `TransformerBlock`, with the same interface."""
 
     def __init__(self, block: Any, config: ModelConfig):
         attention, mlp = block.self_attn, block.mlp

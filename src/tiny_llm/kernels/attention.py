@@ -13,7 +13,7 @@ __all__ = ["attention_online", "flash_attention", "flash_attention_metal"]
 
 _HERE = Path(__file__).parent
 _CPP, _METAL = _HERE / "attention.cpp", _HERE / "attention.metal"
-_FEW = 32  # queries: for more than these, blocks of queries are faster
+_FEW = 32  # queries: for more than 32, blocks of queries are faster
 _BLOCK_TASK, _PART_TASK = "w2d7.4", "w2d7.5"  # in Metal, like the constants after this line
 _FEW_IN_METAL = 8
 _LARGEST = 256  # numbers in a head: blocks of a head have to fit into threadgroup memory

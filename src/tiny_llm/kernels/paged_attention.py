@@ -30,7 +30,7 @@ def paged_attention(
     spans: mx.array,
     scale: float | None = None,
 ) -> mx.array:
-    """Compute causal attention of all rows of a step, each row to its own request, in one operation.
+    """Compute causal attention of all rows of a step in one operation; each row attends to its own request.
 
     The kernel reads keys and values in their pages, and copies nothing. A step may mix prompts and single tokens. The
     many rows of a prompt are computed in blocks; if a request has few rows, threads share its keys.

@@ -36,7 +36,7 @@ def rms_norm(x: mx.array, weight: mx.array, eps: float) -> mx.array:
 def add_rms_norm(x: mx.array, residual: mx.array, weight: mx.array, eps: float) -> tuple[mx.array, mx.array]:
     """Return the sum x + residual, and the RMSNorm of this sum: a transformer block needs both.
 
-    Shapes: x and residual: N.. x E, weight: E -> twice N.. x E. Everything else is as in `rms_norm`.
+    Shapes: x and residual: N.. x E, weight: E -> two arrays of N.. x E. Everything else is as in `rms_norm`.
 
     If the default device is a GPU and `add_rms_norm_metal` is written, that op runs instead.
 

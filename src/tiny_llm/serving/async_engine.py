@@ -33,8 +33,8 @@ class EngineStoppedError(RuntimeError):
 
 @dataclass(frozen=True)
 class Counts:
-    """Numbers of tokens. cached: prompt tokens that did not have to be computed. drafted, accepted: the guesses that
-    were made, and those that were accepted. thinking: output tokens that belong to the thinking."""
+    """Numbers of tokens. cached: prompt tokens that did not have to be computed. drafted: guessed tokens. accepted:
+    guesses that were accepted. thinking: thinking tokens, which are part of the output."""
 
     prompt: int = 0
     output: int = 0
@@ -53,12 +53,12 @@ class Counts:
 class Update:
     """An update about a request: its new tokens and text.
 
-    tokens: the new tokens of its output. text: the new text that is certain by now. finish_reason: why the request is
-    over; None before the last update. error: the exception that ended the request; None if no exception did.
+    tokens: the output's new tokens. text: the new text that no later token can change. finish_reason: why the request
+    finished; None before the last update. error: the exception that ended the request, or None.
 
-    The server adds the other fields (`Choice.take`). thinking: the new thinking text; None if there is none. logprobs:
-    the log-probabilities of the text's tokens; None if the client did not ask for them. counts: the request's numbers
-    of tokens; None before the last update.
+    The server fills in the other fields (`Choice.take`). thinking: the new thinking text; None if no thinking is new.
+    logprobs: the log-probabilities of the answer's new tokens; None if the client did not ask for them. counts: how
+    many tokens of each kind the request has; None before the last update.
     """
 
     tokens: tuple[int, ...]
@@ -77,10 +77,10 @@ class Stream:
         self.request: Request | None = None  # set once the engine has the request
         self.updates: asyncio.Queue[Update] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
-        self._num_tokens = self._num_characters = 0  # handed on so far
+        self._num_tokens = self._num_characters = 0  # published so far
 
     def publish(self) -> None:
-        """Put an `Update` into `updates`, with the request's tokens and text since the last call, and with its
+        """Put an `Update` into `updates`: the request's tokens and text since the last call, and the request's
         finish_reason and error. The engine's thread calls this method.
 
         An asyncio.Queue belongs to an event loop, and only the thread of this loop may touch the queue.
@@ -99,9 +99,9 @@ class Stream:
 class AsyncEngine:
     """Access to an engine for the coroutines of one event loop.
 
-    The engine is made and used in one thread, because MLX's streams belong to a thread, and an engine has no locks.
-    Other threads hand in jobs: functions whose argument is the engine. The engine's thread runs the jobs between two
-    steps.
+    The engine is made and used in one thread, because each of MLX's streams belongs to one thread, and an engine has no
+    locks. Other threads queue jobs: functions whose argument is the engine. The engine's thread runs the jobs between
+    two steps.
     make_engine: a function that makes the engine. max_requests: how many requests may run or wait at the same time.
     """
 
@@ -119,22 +119,22 @@ class AsyncEngine:
         self._over = asyncio.Event()  # set when the thread ends
 
     async def start(self) -> None:
-        """Start the thread, and make the engine in it. Raises the error of `make_engine`, or CancelledError; by then,
-        the thread has ended."""
+        """Start the thread, and make the engine in this thread. Raises the error of `make_engine`, or CancelledError,
+        once the thread has ended."""
         self._loop = asyncio.get_running_loop()
         made: Future[None] = Future()
-        made.set_running_or_notify_cancel()  # nothing can cancel it now, and the thread may set its result
+        made.set_running_or_notify_cancel()  # now nothing can cancel `made`, and the thread may set its result
         self._thread = threading.Thread(target=self._run, args=(made,), name="engine", daemon=True)
         self._thread.start()
         try:
             await asyncio.wrap_future(made)
         except BaseException:  # a Ctrl-C while the model is loaded cancels this coroutine
-            await self.stop()  # the caller may end the process now, and Python aborts if the thread still runs
+            await self.stop()  # Python aborts if the process ends while the thread still runs
             raise
 
     async def stop(self, timeout: float | None = None) -> None:
-        """Take no more requests, and return when all requests that are being served have ended. After `timeout`
-        seconds, abort the remaining requests."""
+        """Take no more requests, and return when all requests that are being served have ended. After `timeout` seconds
+        (None: never), abort the remaining requests."""
         self._is_stopping = True
         self._jobs.put(lambda engine: None)  # wakes the engine's thread if it waits for a job
         if self._thread is not None:
@@ -167,7 +167,7 @@ class AsyncEngine:
             self._refuse(engine, error)
 
     def _refuse(self, engine: Engine, error: Exception) -> None:
-        """Refuse every job until `stop` is called, so that no client waits in vain."""
+        """Run jobs until `stop` is called, and end every stream with this error, so that no client waits in vain."""
         self.error = error
         self._loop.call_soon_threadsafe(self.broken.set)
         while not (self._is_stopping and self._jobs.empty()):
@@ -197,12 +197,12 @@ class AsyncEngine:
         """Run steps, and jobs in between, until `stop` has been called and no request is left. The engine's thread
         calls this method.
 
-        Before each step, run all jobs that have come, in order. Then, if the engine has work, run a step, and publish
-        each request that the step returns. If the engine has no work, wait for a job, without using processor time. If
-        a step raises an exception, end all requests with `fail`, publish the requests that it returns, and go on.
+        Before each step, run all queued jobs, in order. Then, if the engine has work, run a step, and publish each
+        request that the step returns. If the engine has no work, wait for a job, without using processor time. If a
+        step raises an exception, end all requests with `fail`, publish the requests that `fail` returns, and go on.
 
-        `stop` sets `_is_stopping`, and queues a job that only wakes this thread. The thread may take that job long
-        before the last request is over, and perhaps no other job ever comes.
+        `stop` sets `_is_stopping`, and queues a job that only wakes this thread. The thread may take this job long
+        before the last request finishes, and may never get another job.
 
         Task: w3d7.1
         """
@@ -214,8 +214,8 @@ class AsyncEngine:
         """Serve a request, and yield its updates as they come; the last update has a finish_reason.
 
         make_request: a function that `begin` calls in the engine's thread. If the client stops listening, the generator
-        is closed, or the coroutine that waits for an update is cancelled. In both cases, and when the request is over,
-        the request no longer counts, and the engine's thread calls `end`. Nothing waits for this call.
+        is closed, or the coroutine that waits for an update is cancelled. In both cases, and when the request has
+        finished, `num_requests` is decreased, and the engine's thread calls `end`. Do not wait for this call.
 
         Raises:
             QueueFullError, EngineStoppedError: as in `check_open`, before anything else happens.
@@ -229,7 +229,7 @@ class AsyncEngine:
         yield  # what makes this an asynchronous generator
 
     def check_open(self, count: int = 1) -> None:
-        """Check that `count` more requests may come.
+        """Check that the engine can take `count` more requests.
 
         Raises:
             EngineStoppedError: the engine is stopping (`is_stopping`).
@@ -252,11 +252,11 @@ class AsyncEngine:
         self._streams[request.id] = stream
 
     def end(self, engine: Engine, stream: Stream) -> None:
-        """Forget a stream that no client listens to any more, and abort its request. The engine's thread calls this
-        method."""
+        """Forget a stream to which no client listens any more, and abort the stream's request. The engine's thread
+        calls this method."""
         if stream.request is not None:
             self._streams.pop(stream.request.id, None)
-            engine.abort(stream.request.id)  # does nothing if the request is over
+            engine.abort(stream.request.id)  # does nothing if the request has finished
 
     def publish(self, request: Request) -> None:
         """Publish an update about a request, if a client listens. The engine's thread calls this method."""
@@ -279,13 +279,13 @@ class AsyncEngine:
 
 
 def _join(thread: threading.Thread) -> None:
-    """Wait until the operating system, too, has ended a thread.
+    """Wait until a thread has ended, not only for Python, but also for the operating system.
 
-    Each thread has MLX random keys of its own. These keys are freed when the thread ends, and freeing them needs
-    Python. Before Python 3.13, `join` returns earlier, and a process that exits before the keys are freed is aborted.
+    Each thread has MLX random keys of its own, and needs Python to free these keys when it ends. Up to Python 3.12,
+    `join` returns earlier, and a process that exits before the keys are freed is aborted.
     """
     thread.join()
-    while Path(f"/proc/self/task/{thread.native_id}").exists():  # Linux shows that a thread has ended, without a signal
+    while Path(f"/proc/self/task/{thread.native_id}").exists():  # on Linux, the end of a thread removes this folder
         time.sleep(0.001)
-    if sys.platform == "darwin":  # macOS does not show it at all
+    if sys.platform == "darwin":  # macOS does not show whether a thread has ended
         time.sleep(0.05)

@@ -17,12 +17,12 @@ from .sampling_params import SamplingParams
 
 __all__ = ["BatchSampler", "Settings", "penalise", "sample_rows"]
 
-_FIRST = 256  # how many of a row's logits the filters look at first
+_FIRST = 256  # how many of a row's largest logits the filters look at first
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The sampling parameters of N rows, each an array of N values. Meanings are as in `make_sampler`."""
+    """The sampling parameters of N rows: each field is an array of N values, as defined in `make_sampler`."""
 
     temperature: NDArray[np.float32]
     top_k: NDArray[np.int64]
@@ -39,7 +39,7 @@ class Settings:
         )
 
     def keeps_all(self, V: int) -> NDArray[np.bool_]:
-        """Tell, for each row, whether no filter removes any of the V tokens."""
+        """Tell, for each row, whether the filters keep all V tokens."""
         keeps: NDArray[np.bool_] = ((self.top_k == 0) | (self.top_k >= V)) & (self.top_p >= 1) & (self.min_p == 0)
         return keeps
 
@@ -49,10 +49,10 @@ class Settings:
 
 
 def penalise(logits: Logits, penalties: Sequence[float], texts: Sequence[Sequence[int]]) -> Logits:
-    """Apply the rule of `apply_repetition_penalty` to all rows at once, each with its own penalty and text. Return a
-    new array.
+    """Apply the rule of `apply_repetition_penalty` to all rows at once, with a penalty and a text (all tokens so far)
+    for each row. Return a new array.
 
-    Shapes: logits: N x V, penalties: N, texts: N of any length -> N x V.
+    Shapes: logits: N x V, penalties: N, texts: N lists of tokens, of any length -> N x V.
     """
     counts = [len(text) for text in texts]
     rows = np.repeat(np.arange(len(texts)), counts)
@@ -68,12 +68,12 @@ def sample_rows(logits: Logits, settings: Settings, chances: NDArray[np.float64]
     settings.
 
     Sort a row's logits, the largest first, and equal logits by token id, the smallest first. Each filter keeps a
-    beginning of this list. Top-k keeps top_k tokens (`apply_top_k` keeps more if logits are equal). Top-p scales the
-    probabilities of these tokens so that they sum to 1, and keeps as many as it takes for a sum of top_p or more. Min-p
-    keeps the tokens that are at least min_p times as likely as the first one.
-    Go through the kept tokens in the order of the vocabulary, and add up their probabilities, scaled so that those of
-    all kept tokens sum to 1. The drawn token is the first at which the sum exceeds the row's chance. Sums are in
-    float64, so that small probabilities count.
+    beginning of this list. Top-k keeps top_k tokens (`apply_top_k` keeps more if several logits equal the smallest kept
+    one). Top-p scales the probabilities of these tokens so that they sum to 1, and keeps the fewest first tokens that
+    sum to top_p or more. Min-p keeps the tokens that are at least min_p times as likely as the first token.
+    Go through the kept tokens in the order of the vocabulary, and add up their probabilities, scaled so that the
+    probabilities of all kept tokens sum to 1. The drawn token is the first token at which the sum exceeds the row's
+    chance. Compute sums in float64, so that small probabilities count.
     first: how many of a row's largest logits the filters look at first. If more tokens may be kept, the filters look at
     all logits, so the drawn tokens are the same for every `first`. A row that keeps all tokens is not sorted.
     Shapes: logits: N x V, chances: N, from 0 to less than 1 -> N tokens. No temperature is 0.
@@ -86,7 +86,7 @@ def sample_rows(logits: Logits, settings: Settings, chances: NDArray[np.float64]
 
 
 class BatchSampler(Decoding):
-    """A `Decoding` that chooses one token for each request, for all requests at once.
+    """A `Decoding` that chooses the next tokens of all requests at once, one token per request.
 
     A request draws each token with one number from its own generator, so its tokens do not depend on other requests.
     """

@@ -16,7 +16,7 @@ __all__ = ["BatchedKVCache", "BatchedKVCacheLayer", "SlotRows", "Span", "attend_
 
 @dataclass(frozen=True)
 class Span:
-    """Rows first to last (exclusive) of a step: tokens of one request, the newest of its `length` stored positions."""
+    """Rows first to last (exclusive) of a step. They hold the newest of a request's `length` stored positions."""
 
     first: int
     last: int
@@ -24,15 +24,15 @@ class Span:
 
     @classmethod
     def of(cls, chunks: Sequence[Chunk]) -> list["Span"]:
-        """Return the span of each chunk, one after the other."""
+        """Return the span of each chunk. The spans follow one another."""
         ends = accumulate(len(chunk.tokens) for chunk in chunks)
         return [cls(end - len(chunk.tokens), end, chunk.end) for end, chunk in zip(ends, chunks, strict=True)]
 
 
 @dataclass(frozen=True)
 class SlotRows:
-    """The slots and positions to which the rows of a step belong. slots, positions: for each of the T rows, its slot
-    and its position. spans, slot_of_span: for each chunk, its span and its slot."""
+    """The slots and positions to which the rows of a step belong. slots, positions: the slot and the position of each
+    of the T rows. spans, slot_of_span: the span and the slot of each chunk."""
 
     slots: mx.array
     positions: mx.array
@@ -51,7 +51,7 @@ def attend_each(
 
     Shapes: query: T x H_q x 1 x D -> T x H_q x 1 x D. stored: the keys and values of each span, 1 x H_kv x length x D.
     attention: a function of the queries (1 x H_q x L x D), the keys, the values, `scale` as it is, and the mask
-        "causal". Call it once for each span, with all rows of the span.
+        "causal". Call this function once per span, with all rows of the span.
 
     Task: w3d1.2
     """
@@ -73,7 +73,7 @@ class BatchedKVCacheLayer:
         self._attention = attention
 
     def store(self, key: mx.array, value: mx.array, slots: mx.array, positions: mx.array) -> None:
-        """Write row t's key and value to position positions[t] of slot slots[t], overwriting any older ones.
+        """Write row t's key and value to position positions[t] of slot slots[t], overwriting any older key and value.
 
         The first call makes the arrays `keys` and `values`, with the dtypes of key and value.
         Shapes: key and value: T x H_kv x 1 x D, slots and positions: T, integers.
@@ -87,7 +87,7 @@ class BatchedKVCacheLayer:
         )
 
     def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None, rows: SlotRows) -> mx.array:
-        """Store all rows, then let each request's rows attend to that request's slot, as `RowsLayer` says.
+        """Store all rows, then let each request's rows attend to that request's slot, as `RowsLayer.attend` says.
 
         Task: w3d1.2
         """
@@ -101,7 +101,7 @@ class BatchedKVCacheLayer:
 class BatchedKVCache:
     """A `RequestCache` that holds up to `num_slots` requests, of up to `capacity` positions each.
 
-    The only page in a request's `pages` is its slot, which has room for all its positions.
+    A request's `pages` lists a single page: its slot, which has room for all positions of the request.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """The interface between the engine and a cache, and between a cache and the model. Given.
 
-A step has T tokens of several requests, any number of each. The model runs on T rows of one token (B = T, L = 1), each
-with a position of its own: RoPE takes one offset per row, and all layers except attention work on single tokens
+A step has T tokens of several requests, any number per request. The model runs on T rows of one token (B = T, L = 1),
+each with a position of its own: RoPE takes one offset per row, and all layers except attention work on single tokens
 anyway. Only attention needs to know which rows belong together, and the cache takes care of attention.
 """
 
@@ -21,7 +21,7 @@ class Stored(Protocol):
     """Tokens whose keys and values a cache holds: a `Request`, or a drafter's copy of one.
 
     pages: the pages in which the cache holds the keys and values. num_computed_tokens: how many tokens have keys and
-    values there; positions that are only reserved, or that were written but not committed, do not count.
+    values in these pages; positions that are only reserved, or that were written but not committed, do not count.
     """
 
     pages: list[int]
@@ -34,8 +34,8 @@ class Stored(Protocol):
 class RequestCache(Protocol):
     """A cache for the keys and values of requests that come and go.
 
-    A step reserves, computes and commits. A later step overwrites positions that were reserved but not committed, so a
-    step that fails leaves nothing to undo.
+    A step reserves room, computes keys and values, and commits them. A later step overwrites positions that were
+    reserved but not committed, so a step that fails leaves nothing to undo.
     capacity: how many positions a request can have at most, if it is the only request.
     """
 
@@ -44,8 +44,8 @@ class RequestCache(Protocol):
     def open(self, stored: Stored) -> bool:
         """Reserve room for all tokens of one more request. Return False if there is no room; then nothing has changed.
 
-        num_computed_tokens becomes the number of the request's first tokens whose keys and values the cache already has
-        (day 5); before day 5, it becomes 0.
+        num_computed_tokens becomes the number of the request's first tokens whose keys and values are in the cache from
+        earlier requests (day 5). Until day 5, num_computed_tokens becomes 0.
         """
 
     def reserve(self, stored: Stored, count: int) -> bool:
@@ -57,7 +57,7 @@ class RequestCache(Protocol):
         needs."""
 
     def close(self, stored: Stored) -> None:
-        """Free all the room of a request that leaves."""
+        """Free all room that a request has, because the request leaves the cache."""
 
     def step(self, chunks: Sequence[Chunk]) -> Cache:
         """Return the cache with which the model computes these chunks, as T rows of one token. The caller has reserved
@@ -86,7 +86,7 @@ class _StepLayer:
 
     @property
     def offset(self) -> mx.array:
-        """Return the position of each row, T."""
+        """Return the position of each row, as an array of T integers."""
         positions: mx.array = self.rows.positions
         return positions
 
@@ -97,7 +97,7 @@ class _StepLayer:
 class StepCache:
     """The model's cache during one step.
 
-    rows: an object that tells the layers where the rows of the step belong, with the `positions` of all rows.
+    rows: the slot or page to which each row of the step belongs, as the layers need it, and the rows' `positions`.
     """
 
     def __init__(self, layers: Sequence[RowsLayer], rows: Any):

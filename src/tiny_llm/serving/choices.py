@@ -17,8 +17,8 @@ __all__ = ["Choice"]
 class Choice:
     """A choice of an API call: a prompt, the request made from it, and the answer so far.
 
-    number: the index of this choice among those of the same prompt. echoed: the text that the answer begins with.
-    thoughts: the reader that separates thinking from the answer, or None in a completion.
+    number: the index of this choice among the choices for the same prompt. echoed: the text that the answer begins
+    with. thoughts: the reader that separates thinking from the answer; None for a completion.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Choice:
         return Update(update.tokens, text, update.finish_reason, update.error, shown, logprobs, counts)
 
     def _counts(self) -> Counts:
-        """Count the tokens of a request that is over. Of a prompt's choices, only the first counts the prompt."""
+        """Count the tokens of a finished request. Only the first of a prompt's choices counts the prompt's tokens."""
         request = self.request
         assert request is not None
         prompt, cached = (len(self.tokens), request.num_cached_tokens or 0) if self._is_first else (0, 0)
@@ -70,7 +70,7 @@ class Choice:
         return text.thoughts if isinstance(text, ThinkingStream) else []
 
     def _logprobs(self, seen: slice, thoughts: Sequence[str | None]) -> list[Logprobs] | None:
-        """Return the logprobs of the answer's tokens, if the client asked for them."""
+        """Return the log-probabilities of the answer's tokens; None if the client did not ask for them."""
         if self.request is None or self._body.num_logprobs is None:
             return None
         pairs = zip(self.request.logprobs[seen], thoughts, strict=False)

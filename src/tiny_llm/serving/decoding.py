@@ -21,7 +21,7 @@ Chosen: TypeAlias = list[int] | Exception  # a request's next tokens, or the err
 class Decoding:
     """A way to choose tokens. In this class, each request's own sampler chooses its next token, without guesses.
 
-    `BatchSampler` (day 2) chooses for all requests at once, `Speculative` (day 6) adds guesses.
+    `BatchSampler` (day 2) chooses the tokens of all requests at once, and `Speculative` (day 6) adds guesses.
     """
 
     def draft(self, batch: Batch, cache: RequestCache, max_length: int) -> Batch:
@@ -45,7 +45,7 @@ class Decoding:
         ]
 
     def forget(self, request: Request) -> None:
-        """Forget a request that is over."""
+        """Forget a finished request."""
 
 
 def _next_tokens(request: Request, logits: mx.array) -> Chosen:

@@ -1,4 +1,4 @@
-"""The probabilities with which a request draws its tokens, and drawing with one random number per token. Given."""
+"""The probabilities with which a request draws its tokens, and a draw that uses one random number per token. Given."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -20,10 +20,10 @@ Probabilities: TypeAlias = NDArray[np.float32]  # N x V, each row sums to 1
 
 
 def sampler_of(params: SamplingParams) -> Sampler:
-    """Return a sampler with a generator of its own, which draws each token with one random number.
+    """Return a sampler that draws each token with one random number from its own generator.
 
-    With the same seed, a sampler of `make_sampler` draws other tokens with the same probabilities, because it uses V
-    random numbers for each token. Raises ValueError if a parameter is out of range.
+    With the same seed, a sampler of `make_sampler` draws other tokens, but with the same probabilities: that sampler
+    uses V random numbers per token. Raises ValueError if a parameter is out of range.
     """
     make_sampler(
         params.temperature, params.top_k, params.top_p, params.min_p, params.repetition_penalty, seed=params.seed
@@ -66,7 +66,7 @@ def probabilities(params: SamplingParams, logits: mx.array, tokens: Sequence[Seq
 def draw(weights: Probabilities, random: np.random.Generator) -> int:
     """Draw a token with one random number. The probability of a token is proportional to its weight.
 
-    Shapes: weights: V, not negative, at least one above 0.
+    Shapes: weights: V numbers, none negative, at least one above 0.
     """
     sums = np.cumsum(weights, dtype=np.float64)
     token = int(np.searchsorted(sums, random.random() * sums[-1], side="right"))

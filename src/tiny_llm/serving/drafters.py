@@ -26,16 +26,16 @@ class Drafter(Protocol):
         """
 
     def forget(self, request: Request) -> None:
-        """Forget a request that is over."""
+        """Forget a finished request."""
 
 
 def propose_by_ngram(tokens: Sequence[int], count: int, longest: int = 3) -> list[int]:
     """Look up where the text's last tokens occurred earlier, and guess the tokens that followed them there.
 
     Look up the last `longest` tokens first. If they did not occur earlier, look up one token fewer, and so on, down to
-    one. If they occurred in several places, the latest place before the end counts, even if it overlaps with the end.
-    The guess is the `count` tokens after that place, or as many as there are. The guess is empty if even the last
-    token did not occur earlier, or if `count` is 0.
+    one token. If they occurred in several earlier places, use the latest place, even if it overlaps the tokens that you
+    look up. The guess is the `count` tokens after that place, or fewer if the text ends sooner. The guess is empty if
+    even the last token did not occur earlier, or if `count` is 0.
     Source: Saxena 2023, "Prompt Lookup Decoding".
 
     Task: w3d6.2
@@ -48,7 +48,7 @@ def propose_by_ngram(tokens: Sequence[int], count: int, longest: int = 3) -> lis
 
 
 class NGramDrafter:
-    """A drafter that guesses with `propose_by_ngram`. It needs no model, and is right where a text repeats."""
+    """A drafter that guesses with `propose_by_ngram`. It needs no model, and guesses well where a text repeats."""
 
     def __init__(self, longest: int = 3):
         self.longest = longest
@@ -57,7 +57,7 @@ class NGramDrafter:
         return [Draft(propose_by_ngram(request.tokens, count, self.longest)) for request, count in wanted]
 
     def forget(self, request: Request) -> None:
-        """Do nothing: this drafter keeps nothing of a request."""
+        """Do nothing: this drafter remembers nothing about a request."""
 
 
 @dataclass
@@ -74,9 +74,9 @@ class _Copy:
 
 
 class ModelDrafter:
-    """A drafter that guesses with a smaller model of the same vocabulary, which has a cache of its own.
+    """A drafter that guesses with a smaller model, which has the same vocabulary and a cache of its own.
 
-    copies: the parts of requests that the cache holds, keyed by request. A request without room has no entry.
+    copies: the parts of requests that the cache holds, keyed by request. If the cache has no room, there is no entry.
     """
 
     def __init__(self, model: CausalLM, cache: RequestCache):
@@ -84,13 +84,13 @@ class ModelDrafter:
         self.copies: dict[Request, _Copy] = {}
 
     def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Draft]:
-        """Return a draft for each request: at most as many guesses as are wanted, drawn with the request's parameters
-        and `random`, and the probabilities from which the guesses were drawn.
+        """Return a draft for each request: its guesses, at most as many as `wanted` says, and the probabilities from
+        which they were drawn. Draw the guesses with the request's parameters and `random`.
 
-        `take` returns the chunk from which a request's next guess comes: at first all of the request's tokens that the
-        model has not run on, later the previous guess. One pass of the model gives one guess to each request that wants
-        another. The model does not run on a request's last guess. If `take` returns None, the draft ends with the
-        guesses that it has by then. Call `keep` for each chunk that gave a guess.
+        `take` returns the chunk on which the model runs to make a request's next guess: at first all of the request's
+        tokens that the model has not run on, later the previous guess. One pass of the model makes one guess for each
+        request that wants another. The model does not run on a request's last guess. If `take` returns None, the draft
+        ends with the guesses made so far. Call `keep` for each chunk that gave a guess.
 
         Task: w3d6.3
         """
@@ -101,8 +101,8 @@ class ModelDrafter:
         )
 
     def take(self, request: Request, guesses: Sequence[int]) -> Chunk | None:
-        """Return a chunk with those of a request's tokens and guesses that the model has not run on, with logits after
-        the last one. Return None if the text is longer than the model's context, or the cache has no room for it."""
+        """Return a chunk of the tokens and guesses that the model has not run on, with logits after the last of them.
+        Return None if the whole text is longer than the model's context, or if the cache has no room for the chunk."""
         tokens = [*request.tokens, *guesses]
         copy = self._copy(request) if len(tokens) <= self.model.config.max_position_embeddings else None
         if copy is None:

@@ -20,11 +20,11 @@ class Observer(Protocol):
     """An object that the engine notifies of each step and each abort."""
 
     def on_step(self, engine: "Engine", batch: Batch, touched: Sequence[Request]) -> None:
-        """React to a step that is over and computed this batch. touched: the requests that got tokens, or are over."""
+        """React to the end of a step, which computed this batch. touched: the requests that got tokens or finished."""
 
     def on_abort(self, engine: "Engine", request: Request) -> None:
-        """React to the abort of a request between two steps: its client no longer wants it, or it failed and has an
-        `error`."""
+        """React to the abort of a request between two steps: the client no longer wants the request, or the request
+        failed and has an `error`."""
 
 
 def batch_logits(model: CausalLM, batch: Batch, cache: RequestCache) -> mx.array:
@@ -42,7 +42,7 @@ def batch_logits(model: CausalLM, batch: Batch, cache: RequestCache) -> mx.array
 
 
 class Engine:
-    """An engine, which serves the requests of a scheduler with a model.
+    """An engine, which serves a scheduler's requests with a model.
 
     Requests may be added and aborted between any two steps. observers: objects that are told of each step and abort.
     is_checked: whether `check_integrity` is called after each step. decoding: the object that chooses tokens.
@@ -71,18 +71,18 @@ class Engine:
         """Take one more request, which the next steps serve.
 
         Raises:
-            ValueError: a request with the same id is being served; this request was served before; its prompt has an id
-                outside the vocabulary, or leaves no room for output in the model's context or in the cache.
+            ValueError: a request with the same id is being served; this request was served before; its prompt has a
+                token id outside the vocabulary, or leaves no room for output in the model's context or in the cache.
         """
         self._check_new(request)
         self.scheduler.add(request)
 
     def abort(self, id: str, error: Exception | None = None) -> Request | None:
-        """End the request with this id and free its room, at once. Return the request, or None if there is no such
-        request.
+        """End the request with this id at once, and free its room in the cache. Return the request, or None if there is
+        no such request.
 
-        error: why the request cannot go on; then its finish_reason is "error". None: its client no longer wants it;
-        then its finish_reason is "abort".
+        error: why the request cannot go on; its finish_reason becomes "error". None means that the client no longer
+        wants the request; its finish_reason becomes "abort".
         """
         request = self.scheduler.find(id)
         if request is not None:
@@ -93,12 +93,12 @@ class Engine:
         return request
 
     def step(self) -> list[Request]:
-        """Reserve, compute and commit one batch. Return the requests that got a token, or are over, in the order of the
-        batch.
+        """Reserve, compute and commit one batch. Return the requests that got tokens or finished, in the same order as
+        in the batch.
 
-        If the model raises an exception, nothing was committed and there is nothing to undo: room stays reserved,
-        requests that began stay running, and the next step plans the same tokens again. A request whose own sampling
-        fails is over, with that error; all others go on.
+        If the model raises an exception, nothing has been committed, so there is nothing to undo: room stays reserved,
+        requests that began stay running, and the next step plans the same tokens again. If the sampling of one request
+        fails, this request finishes with the error, and all other requests go on.
         """
         batch = self.plan()
         logits = batch_logits(self.model, batch, self.scheduler.cache) if batch.chunks else mx.zeros((0, 0))
@@ -123,12 +123,12 @@ class Engine:
         request.
 
         `decoding.choose` returns one result for each chunk. Pass the tokens of a result to `Request.add` one after the
-        other, with the model's eos_token_ids and this engine's max_length, until the request is over. If the result is
-        an exception, or `add` raises one, the request finishes with "error" and that exception. The other requests are
-        not affected.
-        After that, tell `cache.commit` how many tokens of the request are computed: all before chunk.end, but never the
-        newest token, so at most num_tokens - 1. Call `leave` for a request that is over. Return the requests that have
-        logits, in the order of the batch.
+        other, with the model's eos_token_ids and this engine's max_length, until the request has finished. If the
+        result is an exception, or `add` raises one, finish the request with "error" and that exception. The other
+        requests are not affected.
+        After that, pass to `cache.commit` how many of the request's tokens are computed: those before chunk.end, but at
+        most num_tokens - 1, because the newest token never counts. Call `leave` for a request that has finished. Return
+        the requests that have logits, in the order of the batch.
         Shapes: logits: N x V, num_logits rows for each chunk.
 
         Task: w3d1.4
@@ -140,12 +140,12 @@ class Engine:
         )
 
     def leave(self, request: Request) -> None:
-        """Remove a request that is over from scheduler and decoding, and so free its room in the cache."""
+        """Remove a request from the decoding, and from the scheduler, which frees the request's room in the cache."""
         self.scheduler.remove(request)
         self.decoding.forget(request)
 
     def run(self) -> Iterator[Request]:
-        """Run steps until no request is left; yield each request when it is over."""
+        """Run steps until no request is left; yield each request when it has finished."""
         while self.has_work:
             for request in self.step():
                 if request.finish_reason is not None:

@@ -1,7 +1,7 @@
 """Answers that take a while: the server sends an answer piece by piece, and gives it up when the client has left.
 
 A response is an ASGI application: a coroutine function with three arguments. scope: a description of the HTTP request.
-receive: waits for the client's next message, and returns it; {"type": "http.disconnect"} says that the client has
+receive: waits for the client's next message, and returns it. {"type": "http.disconnect"} says that the client has
 gone away; from then on, `receive` returns this message each time. send: sends a message to the client, and waits while
 earlier messages are still on their way. The messages to send are: first {"type": "http.response.start",
 "status": ..., "headers": [(name, value), ...]}, with names and values in bytes; then, for each piece of the answer,
@@ -25,7 +25,7 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class ClientGoneError(Exception):
-    """The error raised when the client has gone away: nobody would read an answer."""
+    """The error raised when the client has gone away: nobody would read the answer."""
 
 
 async def until_gone(receive: Receive, work: Coroutine[Any, Any, _T], timeout: float | None) -> _T:
@@ -37,8 +37,8 @@ async def until_gone(receive: Receive, work: Coroutine[Any, Any, _T], timeout: f
     timeout: the time limit in seconds; None means no limit.
 
     Raises:
-        ApiError: the time limit is reached. The error's status is 504, its message "the request took too long", its
-            kind "server_error", its code "timeout".
+        ApiError: the time limit is reached. The error's status is 504, its message is "the request took too long", its
+            kind is "server_error", and its code is "timeout".
         ClientGoneError: the client has gone away.
 
     Task: w3d7.3
@@ -81,11 +81,11 @@ class EventStream:
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Send each event, encoded, as soon as it comes.
 
-        The status, 200, is sent right before the first event, or at the end if there was no event. This method raises
-        an ApiError that occurs earlier, or while `send` is still waiting to send the status, so that the client gets
-        the error's status. A later ApiError, including that of the time limit, becomes the last event, with its body as
-        JSON. When the client goes away, nothing more is sent. In all these cases, `events` is closed before anything
-        else is sent, so that the generator frees all that it holds.
+        This method sends the status, 200, right before the first event, or at the end if there was no event. If an
+        ApiError occurs earlier, or while `send` is still waiting to send the status, this method raises the error, so
+        that the client gets the error's own status. A later ApiError, including that of the time limit, becomes the
+        last event: its body as JSON. When the client goes away, nothing more is sent. In all these cases, close
+        `events` before anything else is sent, so that the generator frees all that it holds.
 
         Task: w3d7.4
         """
@@ -96,7 +96,7 @@ class EventStream:
 
 async def merged(sources: Sequence[AsyncGenerator[_T, None]]) -> AsyncGenerator[tuple[int, _T], None]:
     """Yield the items of several generators as they come, each with the index of its generator. If one generator raises
-    an error, end all others, and raise the error."""
+    an error, end all other generators, and raise this error."""
     found: asyncio.Queue[tuple[int, _T] | BaseException | None] = asyncio.Queue()
 
     async def feed(place: int, source: AsyncGenerator[_T, None]) -> None:

@@ -17,8 +17,8 @@ __all__ = ["HANDLERS", "refusal"]
 
 
 def refusal(error: Exception, wait: Callable[[], int]) -> ApiError:
-    """Return the error that a client gets when the engine or a request raises `error`. wait: a function that returns
-    how many seconds the client should wait before it tries again."""
+    """Return the error to send to a client when the engine or a request raises `error`. wait: a function that returns
+    how many seconds the client should wait before its next try."""
     if isinstance(error, QueueFullError):
         headers = {"Retry-After": str(wait())}
         return ApiError(429, str(error), kind="rate_limit_error", code="queue_full", headers=headers)

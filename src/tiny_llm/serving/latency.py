@@ -1,4 +1,4 @@
-"""The times that requests wait for their first token, and from one token to the next."""
+"""The times that requests wait for their first token, and from each token to the next."""
 
 import math
 import time
@@ -17,7 +17,7 @@ __all__ = ["Latencies", "Recorder", "StepRecord", "latencies", "percentile"]
 class Latencies:
     """The waiting times of one request, in the unit of the clock.
 
-    first: the time from its arrival to its first token. between: the times from each token to the next one.
+    first: the time from the request's arrival to its first token. between: the times from each token to the next one.
     """
 
     first: float
@@ -53,8 +53,8 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 @dataclass(frozen=True)
 class StepRecord:
-    """A finished step. time: when the step ended. tokens: the number of tokens that it computed, keyed by the request's
-    id."""
+    """A finished step. time: when the step ended. tokens: how many tokens the step computed for each request, keyed by
+    the request's id."""
 
     time: float
     tokens: dict[str, int]
@@ -62,7 +62,7 @@ class StepRecord:
 
 @dataclass
 class Recorder:
-    """An observer that records when a request arrived (`arrive`), and when it got each of its tokens."""
+    """An observer that records when each request arrived (`arrive`), and when the request got each of its tokens."""
 
     clock: Callable[[], float] = time.perf_counter
     arrivals: dict[str, float] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Recorder:
         """Do nothing: the request's records stay."""
 
     def of(self, request: Request) -> Latencies:
-        """Return the waiting times of a request that `arrive` was called with, and that has a token."""
+        """Return the waiting times of a request that was passed to `arrive`, and has a token."""
         return latencies(self.arrivals[request.id], self.token_times[request.id])
 
 

@@ -13,7 +13,7 @@ from .sampling_params import Logprob, Logprobs
 __all__ = ["Logits", "biased", "note_logprobs", "rows_of"]
 
 Logits: TypeAlias = NDArray[np.float32]  # N x V
-_LEAST = -9999.0  # OpenAI's API reports this number for a token that is as good as impossible
+_LEAST = -9999.0  # OpenAI's API reports this number for a token that is practically impossible
 
 
 def rows_of(logits: mx.array) -> Logits:
@@ -46,7 +46,7 @@ def note_logprobs(logits: Logits, requests: Sequence[Request], tokens: Sequence[
     """For each request that asks for log-probabilities, append those of its next token to `request.logprobs`.
 
     logits: the model's own logits, before any change. tokens: the next token of each request; None if a request has no
-    next token, and then nothing is appended.
+    next token, in which case nothing is appended for this request.
     Shapes: logits: N x V, for N requests and N tokens.
     """
     for row, request, token in zip(logits, requests, tokens, strict=True):
@@ -60,8 +60,8 @@ def note_logprobs(logits: Logits, requests: Sequence[Request], tokens: Sequence[
 
 
 def _likeliest(values: Logits, count: int) -> list[int]:
-    """Return the tokens of the `count` largest values, the largest first, and tokens of equal values by id, the
-    smallest first."""
+    """Return the tokens with the `count` largest values, the largest value first; among tokens with equal values, the
+    smallest id first."""
     count = min(count, len(values))
     if not count:
         return []

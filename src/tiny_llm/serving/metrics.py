@@ -25,7 +25,7 @@ _MOST_ENDED = 8  # requests that `Metrics.ended` remembers
 
 @dataclass(frozen=True)
 class Ended:
-    """A request that is over. prompt, output: numbers of tokens. first: seconds from its arrival to its first token;
+    """A finished request. prompt, output: its numbers of tokens. first: seconds from its arrival to its first token;
     None if it got no token. rate: tokens per second after the first token; None if there was no second token."""
 
     id: str
@@ -38,8 +38,8 @@ class Ended:
 
 @dataclass
 class _Progress:
-    """The progress of a request that is served. arrival: when it came. first: when it got its first token. last: when
-    it got its latest token, or when it came. has_begun: whether its prompt is counted."""
+    """The progress of a request. arrival: when it arrived. first: when it got its first token. last: when it got its
+    latest token or, without a token, when it arrived. has_begun: whether its prompt has been counted."""
 
     arrival: float
     last: float
@@ -53,7 +53,7 @@ class _Progress:
 class Metrics:
     """An observer that counts what an engine does. All methods but `text` run in the engine's thread.
 
-    ended: the requests that ended last, the latest first.
+    ended: the last few finished requests, the latest first.
     """
 
     def __init__(self, clock: Callable[[], float] = perf_counter):
@@ -82,7 +82,7 @@ class Metrics:
         return generate_latest(self._registry)
 
     def arrive(self, request: Request) -> None:
-        """Record that a request was given to the engine."""
+        """Record that a request was passed to the engine."""
         now = self._clock()
         self._served[request] = _Progress(now, now)
 

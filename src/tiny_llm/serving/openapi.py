@@ -45,7 +45,7 @@ _EVENTS = "Server-sent events: the data of each is a {}, of the last [DONE]. An 
 
 
 def describe(*, has_key: bool, defaults: Mapping[str, Any] | None = None) -> _Json:
-    """Return the server's OpenAPI description. has_key: whether clients have to know a key. defaults: the model's own
+    """Return the server's OpenAPI description. has_key: whether clients have to send a key. defaults: the model's own
     default values, keyed by parameter."""
     _, found = models_json_schema(
         [*((each, "validation") for each in _REQUESTS), *((each, "serialization") for each in _ANSWERS)],
@@ -69,14 +69,14 @@ def describe(*, has_key: bool, defaults: Mapping[str, Any] | None = None) -> _Js
 
 
 def index(description: Mapping[str, Any]) -> Index:
-    """Return the answer at the base URL: how to use this URL, and the endpoints of a description."""
+    """Return the answer at the base URL: how to use this URL, and the endpoints in the description."""
     paths = description["paths"].items()
     endpoints = [f"{method.upper()} {path}" for path, found in paths for method in found if method in ("get", "post")]
     return Index(message=_INDEX, endpoints=endpoints)
 
 
 class _Untitled(GenerateJsonSchema):
-    """A generator that gives no title to a field, which would only repeat its name."""
+    """A generator that leaves out the titles of fields, which would only repeat the fields' names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False

@@ -39,7 +39,7 @@ class PagePool:
         """Take `count` free pages, all of them or none. Return the pages, each of which then has one holder.
 
         Raises:
-            OutOfPagesError: fewer pages are free; nothing has changed then.
+            OutOfPagesError: fewer pages are free; then nothing has changed.
 
         Task: w3d3.1
         """

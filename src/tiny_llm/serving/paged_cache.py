@@ -59,7 +59,7 @@ class PagedKVCacheLayer:
         self._attention = attention
 
     def store(self, key: mx.array, value: mx.array, pages: mx.array, places: mx.array) -> None:
-        """Write row t's key and value to place places[t] of page pages[t], overwriting any older ones.
+        """Write row t's key and value to place places[t] of page pages[t], overwriting any older key and value.
 
         The first call makes the arrays `keys` and `values`, with the dtypes of key and value.
         Shapes: key and value: T x H_kv x 1 x D, pages and places: T, integers.
@@ -103,9 +103,9 @@ class PagedKVCacheLayer:
 
 class KernelPagedKVCacheLayer(PagedKVCacheLayer):
     """The layer of day 4, which stores and reads keys and values in place: one kernel call stores all rows of a step,
-    and another one attends.
+    and another call computes attention.
 
-    If no kernels are built, MLX's operations do the same, and copy as much as a `PagedKVCacheLayer`.
+    If no kernels are built, MLX's operations compute the same, but copy as much as a `PagedKVCacheLayer`.
     """
 
     def store(self, key: mx.array, value: mx.array, pages: mx.array, places: mx.array) -> None:
@@ -123,7 +123,7 @@ class KernelPagedKVCacheLayer(PagedKVCacheLayer):
 
 
 class Prefixes:
-    """A memory of pages that were computed in earlier steps, for any request. This class remembers nothing."""
+    """A memory of pages that earlier steps computed, for any request. This class remembers nothing."""
 
     def open(self, cache: "PagedKVCache", stored: Stored) -> bool:
         """Share the remembered pages of a request's text, and reserve all others, as `RequestCache.open` says."""
@@ -133,10 +133,10 @@ class Prefixes:
         """Remember the pages of a request's computed tokens."""
 
     def evict(self, count: int) -> None:
-        """Forget, and so free, `count` pages that no request holds, or as many as there are."""
+        """Forget, and so free, `count` pages that no request holds, or all such pages if there are fewer."""
 
     def held(self) -> Sequence[int]:
-        """Return the remembered pages. This object is one of the holders of each remembered page."""
+        """Return the remembered pages. Each remembered page counts this object as one of its holders."""
         return ()
 
 
@@ -146,7 +146,7 @@ class PagedKVCache:
     A page has room for `pool.page_size` positions of one request, in every layer. A request's `pages` are in the order
     of its positions.
     prefixes: an object that remembers the pages of texts that were computed earlier (day 5). make_layer: a function
-    that makes a layer for a number of pages and a page size (day 4).
+    that makes a layer from a number of pages and a page size (day 4).
     """
 
     def __init__(
@@ -168,8 +168,8 @@ class PagedKVCache:
         """Reserve room for `count` positions beyond the computed positions: take from the pool the pages that the
         request lacks, and append them to the request's pages.
 
-        If too few pages are free, first let `prefixes.evict` free the missing ones. Return False if there are still too
-        few; then the request's pages have not changed.
+        If too few pages are free, first call `prefixes.evict` to free the missing pages. Return False if there are
+        still too few pages; then the request's pages have not changed.
 
         Task: w3d3.2
         """
@@ -180,8 +180,8 @@ class PagedKVCache:
         )
 
     def commit(self, stored: Stored, num_computed_tokens: int) -> None:
-        """Count the first num_computed_tokens tokens as computed, and call `prefixes.keep`. Then give back the pages at
-        the end that the request's tokens, computed or not, do not need: those of rejected guesses, for example.
+        """Count the first num_computed_tokens tokens as computed, and call `prefixes.keep`. Then give back the last
+        pages if the request's tokens, computed or not, do not need them: the pages of rejected guesses, for example.
 
         Task: w3d3.2
         """
@@ -203,8 +203,8 @@ class PagedKVCache:
         )
 
     def step(self, chunks: Sequence[Chunk]) -> StepCache:
-        """Return the cache of a step, as `RequestCache` says. Its `PageRows` tells where each row belongs, and which
-        pages the request of each chunk has.
+        """Return the cache of a step, as `RequestCache` says. Its `PageRows` contains the page and the place of each
+        row, and the pages of each chunk's request.
 
         Task: w3d3.3
         """

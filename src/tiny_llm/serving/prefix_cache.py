@@ -11,9 +11,9 @@ __all__ = ["PrefixCache"]
 
 
 class PrefixCache(Prefixes):
-    """A `Prefixes` that finds pages by their tokens, while the request that filled them runs and after it is over.
+    """A `Prefixes` that finds pages by their tokens, even after the request that filled them has finished.
 
-    It remembers only whole pages of committed tokens. So no page with several holders is ever written.
+    This cache remembers only pages full of committed tokens, so no page with several holders is ever written.
     tree: the tree of all known pages.
     """
 
@@ -22,15 +22,15 @@ class PrefixCache(Prefixes):
         self.tree = PrefixTree(pool)
 
     def open(self, cache: PagedKVCache, stored: Stored) -> bool:
-        """Reserve room for all tokens of a new request, which shares the pages of its text's longest known beginning.
-        Return False if there is no room; then nothing has changed, except that the tree may have given up pages.
+        """Reserve room for all tokens of a new request, which shares the pages that hold the longest known beginning of
+        its text. Return False if there is no room; then nothing has changed, except that the tree may have lost pages.
 
-        Look for all tokens but the last, because the model must run on at least one token. The request shares the whole
-        pages that `match` finds. If `match` also finds a page in part, the request gets a copy of that page, as the
-        page after the shared ones (copy-on-write). `cache.reserve` reserves everything but the shared pages, and
-        `cache.copy_page` copies. `reserve` may just have given up the page that is copied, or even have given it to the
-        request itself; neither matters, because nothing is written into the page until the next step.
-        num_computed_tokens becomes the number of positions that `match` found.
+        Pass all tokens but the last to `match`, because the model must run on at least one token. The request shares
+        the whole pages that `match` finds. If `match` also finds a page in part, copy that page to the first page after
+        the shared pages (copy-on-write). `cache.reserve` reserves all pages but the shared ones, and `cache.copy_page`
+        copies. To make room, `reserve` may evict the page that you are about to copy, or even give this page to the
+        request itself. Neither matters, because nothing is written to the page until the next step. num_computed_tokens
+        becomes the number of positions that `match` found.
 
         Task: w3d5.4
         """
@@ -41,11 +41,11 @@ class PrefixCache(Prefixes):
         )
 
     def keep(self, stored: Stored) -> None:
-        """Put a request's pages that are full of computed tokens into the tree, unless the tree knows them. The request
-        then has the pages that `insert` returns.
+        """Insert a request's pages that are full of computed tokens into the tree, unless the tree knows them. Replace
+        the request's pages with the pages that `insert` returns.
 
-        The last full page shows whether the tree knows all of them: if the request is the only holder of this page, the
-        tree does not.
+        The last full page shows whether the tree knows all full pages: if the request is the only holder of this page,
+        the tree does not know it.
 
         Task: w3d5.4
         """

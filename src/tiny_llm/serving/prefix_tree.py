@@ -1,4 +1,4 @@
-"""A tree of pages, which finds a page by its own tokens and all tokens before them."""
+"""A tree of pages, which finds a page by the tokens in it and all earlier tokens of the text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Node", "PrefixTree", "common"]
 
 
 class Node:
-    """A page full of tokens, which follow those of its ancestors. The root has no tokens and no page.
+    """A page full of tokens, which follow the tokens of its ancestors. The root has no tokens and no page.
 
     tokens: exactly the tokens whose keys and values are in the page. children: the nodes that follow this one, keyed by
     their tokens. last_used: the time of the node's last use, as a number that grows with every use of a node.
@@ -48,7 +48,7 @@ class PrefixTree:
         self._by_use: dict[int, Node] = {}  # keyed by page, the least recently used first
 
     def touch(self, node: Node) -> None:
-        """Record that a node is used now, later than all others so far."""
+        """Record that a node is used now, so it is the most recently used node."""
         self._time += 1
         node.last_used = self._time
         self._by_use.pop(node.page, None)
@@ -58,8 +58,8 @@ class PrefixTree:
         """Return the pages of the longest known beginning of a text, in order, and how many of the text's positions
         these pages hold.
 
-        First come whole pages, as long as a child has exactly the next tokens of the text. Then comes one page in part:
-        that of the next child whose tokens have the longest beginning in common with the rest of the text, one token or
+        First come whole pages, as long as a child has exactly the next tokens of the text. Then comes at most one page
+        in part: the page of the child that has the longest beginning in common with the rest of the text, one token or
         more. Of this page, only the positions in common count.
         Touch each node that is found, parents first. No page gets a new holder.
 
@@ -72,11 +72,11 @@ class PrefixTree:
         )
 
     def insert(self, tokens: Sequence[int], pages: Sequence[int]) -> list[int]:
-        """Remember the whole pages of a text. Return the pages that their holder has to use from now on, as many as
-        there are in `pages`.
+        """Remember the whole pages of a text. Return the pages that the holder of `pages` has to use from now on, as
+        many as `pages` contains.
 
         tokens: the text from its beginning; the tokens after the last whole page are ignored. pages: the holder's
-        pages, in order, at least one for each whole page; the pages after the last whole one are returned as they are.
+        pages, in order, at least one for each whole page; the pages after the last whole page are returned as they are.
         A page whose tokens are new to the tree becomes a node, and the tree becomes one more holder of the page. If the
         tree knows these tokens on another page, the holder shares the tree's page, and releases its own. Touch each
         node on the way, parents first.
@@ -95,11 +95,11 @@ class PrefixTree:
         return sum(self.pool.holders(node.page) == 1 for node in self.root)
 
     def evict(self, count: int) -> int:
-        """Give back to the pool `count` pages that only the tree holds, or as many as there are: the least recently
-        used first. Give back none if `count` is 0 or less.
+        """Give back to the pool `count` pages that only the tree holds, or all such pages if there are fewer: the least
+        recently used first. Give back no page if `count` is 0 or less.
 
-        Remove a node only if it is a leaf, so that no node loses its ancestors; a parent may go after its last child.
-        Return how many pages became free.
+        Remove a node only if it is a leaf, so that no node loses its ancestors; a parent is a leaf once its last child
+        is removed. Return how many pages became free.
 
         Task: w3d5.3
         """
@@ -110,8 +110,8 @@ class PrefixTree:
         )
 
     def check_integrity(self) -> None:
-        """Raise AssertionError unless each node is its parent's child under its own tokens, and has a held page that no
-        other node has."""
+        """Raise AssertionError unless each node is its parent's child under its own tokens, and has a page that the
+        pool counts as held and that no other node has."""
         nodes = list(self.root)
         pages = [node.page for node in nodes]
         assert len(set(pages)) == len(pages), f"a page is in two nodes: {sorted(pages)}"

@@ -82,5 +82,5 @@ class Prompts:
 
 
 def _encoder_for(length: int) -> str:
-    """Return the name of the thread that encodes. length: the length of a text in letters, or of a prompt in tokens."""
+    """Return the name of the thread that encodes a prompt. length: the length of the prompt, in letters or tokens."""
     return "encode" if length < _LONG else "encode-long"

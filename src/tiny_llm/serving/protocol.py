@@ -65,7 +65,7 @@ _Bias: TypeAlias = Annotated[float, Field(ge=-100, le=100)]
 
 
 class GenerationRequest(Parameters):
-    """The fields that both kinds of requests have. user: the client's own user, which has no effect here."""
+    """The fields of completion and chat requests. user: the client's name for its user, which has no effect here."""
 
     model: Text
     n: int = Field(1, ge=1, le=_MOST_CHOICES)
@@ -105,7 +105,7 @@ class GenerationRequest(Parameters):
 
     @property
     def has_usage(self) -> bool:
-        """Tell whether a stream ends with the numbers of tokens."""
+        """Tell whether a stream ends with an event that contains the numbers of tokens."""
         return self.stream_options is not None and self.stream_options.include_usage
 
     def sampling(self, max_tokens: int, choice: int = 0) -> SamplingParams:
@@ -188,7 +188,7 @@ class ChatRequest(GenerationRequest, HarmlessDefaults):
 
     @property
     def wants_thinking(self) -> tuple[str, bool | None]:
-        """Return the name and the value of the parameter that turns thinking on or off. None: it is not set."""
+        """Return name and value of the parameter that turns thinking on or off; the value is None if it is not set."""
         if self.reasoning_effort is not None:
             return "reasoning_effort", self.reasoning_effort != "none"
         return "chat_template_kwargs", self.chat_template_kwargs.enable_thinking

@@ -17,7 +17,7 @@ FinishReason: TypeAlias = Literal["stop", "length", "abort", "error"]
 
 
 class Status(Enum):
-    """The state of a request: it waits for room in the cache, runs with room in the cache, or is over."""
+    """The state of a request: it waits for room in the cache, runs with room in the cache, or has finished."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -27,7 +27,7 @@ class Status(Enum):
 class TextStream:
     """A request's text, which grows with its tokens: without incomplete characters, cut before the first stop string.
 
-    text: the text that is certain by now. found: whether there was a stop string.
+    text: the part of the text that no later token can change. found: whether a stop string was found.
     """
 
     def __init__(self, tokenizer: Decoder, stop: Sequence[str] = ()):
@@ -43,16 +43,16 @@ class TextStream:
         self.text += self._stops.add(self._detokenizer.add(token))
 
     def finish(self) -> None:
-        """End the text, because no token follows. Text that might have become a stop string is added; a character
-        without its last bytes is not."""
+        """End the text, because no token follows. Add text that was held back because it might have become a stop
+        string, but not a character whose last bytes are missing."""
         if not self.found:
             self.text += self._stops.finish()
 
 
 @dataclass(frozen=True)
 class Draft:
-    """Guesses of the next tokens. probabilities: k x V; guess i of k was drawn from row i. None means that the guesses
-    were certain."""
+    """Guesses of the next tokens. probabilities: k x V; guess i of k was drawn from row i. None means that each guess
+    had probability 1."""
 
     tokens: Sequence[int]
     probabilities: Probabilities | None = None
@@ -63,16 +63,16 @@ class Request:
 
     id: a name that no other request has. prompt, output: token ids; the output never contains an end token (`add`).
     text: an object that turns the output into text; None if no text is needed.
-    finish_reason: why the request is over: "stop" (an end token or stop string came), "length" (it has all tokens that
-    it may have), "abort" (its client no longer wants it), "error" (`error` is the exception); None until it is over.
+    finish_reason: why the request finished: "stop" (an end token or stop string came), "length" (it has all tokens that
+    it may have), "abort" (its client no longer wants it), "error" (`error` is the exception); until then None.
     pages: the cache's pages that hold its keys and values, in the order of its positions. A slot is one long page.
     num_computed_tokens: how many of its first tokens are computed: their keys and values are in these pages.
-        `RequestCache.commit` moves it forward after a step. Room beyond it is reserved: the next step writes there.
+        `RequestCache.commit` raises this number after a step. The next step writes to the reserved positions beyond it.
     num_cached_tokens: how many tokens of its prompt the cache held when the request first ran (day 5); None until
         then.
     logprobs: the log-probabilities of each chosen token, an end token included, if `params.num_logprobs` asks for them.
-    draft: the guesses for the current step; None: no guesses (day 6). num_drafted, num_accepted: how many tokens were
-        guessed so far, and how many of these guesses were accepted.
+    draft: the guesses for the current step; None means no guesses (day 6). num_drafted, num_accepted: how many tokens
+        were guessed so far, and how many of these guesses were accepted.
     random: the request's own generator, from which `BatchSampler` (day 2) and `Speculative` (day 6) draw.
 
     Raises:
@@ -126,13 +126,13 @@ class Request:
         return self.num_tokens - self.num_computed_tokens
 
     def add(self, token: int, eos_token_ids: Collection[int], max_length: int) -> None:
-        """Take the next token: append it to the output, and finish the request if this is its end.
+        """Take the next token: append it to the output, and finish the request if it ends here.
 
         The request ends with "stop" at one of eos_token_ids, unless it ignores these, and at one of its own
-        stop_token_ids: such a token is in neither output nor text. It also ends with "stop" if the text now contains a
-        stop string: the token that completed the string is in the output. It ends with "length" if the output has
-        max_tokens tokens, or if prompt and output together have max_length tokens. If there is more than one reason,
-        "stop" counts.
+        stop_token_ids: such a token is added to neither output nor text. The request also ends with "stop" if the text
+        now contains a stop string: the token that completed the string is in the output. The request ends with "length"
+        if the output has max_tokens tokens, or if prompt and output together have max_length tokens. If there are
+        several reasons, "stop" counts.
 
         Task: w3d1.1
         """
@@ -143,8 +143,8 @@ class Request:
         )
 
     def finish(self, reason: FinishReason, error: Exception | None = None) -> None:
-        """End the request for this reason. After an error, the text stays as it is, because the error may have come
-        from the text."""
+        """End the request for this reason. After an error, the text stays as it is, because the text may have raised
+        the error."""
         self.status, self.finish_reason, self.error = Status.FINISHED, reason, error
         if self.text is not None and error is None:
             self.text.finish()

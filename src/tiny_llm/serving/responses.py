@@ -17,7 +17,7 @@ _Json = dict[str, Any]
 
 
 def joined(updates: Sequence[Update]) -> Update:
-    """Return all updates of a choice as one."""
+    """Join all updates of a choice into one."""
     thinking = [each.thinking for each in updates if each.thinking is not None]
     logprobs = [each.logprobs for each in updates if each.logprobs is not None]
     return Update(
@@ -31,7 +31,7 @@ def joined(updates: Sequence[Update]) -> Update:
 
 
 class Writer:
-    """A writer of the answer to a call: whole, or in chunks. All chunks have the same id, time (`created`, in seconds
+    """A writer of the answer to a call, whole or in chunks. All chunks have the same id, time (`created`, in seconds
     since 1970) and model name. The pydantic models in `answers.py` check the result."""
 
     whole: tuple[type[Sent], str]  # the model of the whole answer, and its name in OpenAI's API
@@ -47,15 +47,15 @@ class Writer:
         return self._sent(*self.whole, [self._choice(i, each) for i, each in enumerate(choices)], counts)
 
     def begin(self, index: int) -> Sent | None:
-        """Return the event with which a choice's stream begins, or None."""
+        """Return the event with which a choice's stream begins; None if there is no such event."""
         return None
 
     def chunk(self, index: int, update: Update) -> Sent:
-        """Return an event of a stream: an update of a choice."""
+        """Return a stream's event for an update of a choice."""
         return self._sent(*self.part, [self._delta(index, update)])
 
     def end(self, counts: Counts) -> Sent:
-        """Return the event after all choices, for a client that asked for the usage."""
+        """Return the last event, with the numbers of tokens, for a client that asked for usage."""
         return self._sent(*self.part, [], counts)
 
     def _sent(self, kind: type[Sent], name: str, choices: Sequence[_Json], counts: Counts | None = None) -> Sent:
@@ -131,8 +131,8 @@ class ChatWriter(Writer):
 
 
 def _reasoning(thinking: str | None) -> _Json:
-    """Return the thinking under the two names that servers and clients know: DeepSeek's, and vLLM's newer one. OpenAI's
-    API has no field for it."""
+    """Return the thinking under the two names that servers and clients use: DeepSeek's, and vLLM's newer one. OpenAI's
+    API has no field for thinking."""
     return {} if thinking is None else {"reasoning_content": thinking, "reasoning": thinking}
 
 
@@ -151,16 +151,16 @@ def _usage(counts: Counts) -> _Json:
 
 
 def _bytes_of(piece: str) -> list[int] | None:
-    """Return the bytes that a token's name stands for in a byte-level vocabulary; None if it is another kind of
-    name."""
+    """Return the bytes that a token's name stands for in a byte-level vocabulary; None if a letter of the name stands
+    for no byte."""
     table = _byte_names()
     return [table[letter] for letter in piece] if all(letter in table for letter in piece) else None
 
 
 @cache
 def _byte_names() -> dict[str, int]:
-    """Return the byte that each letter stands for: a printable byte is its own letter, and the other bytes have the
-    letters from 256 on, in order.
+    """Return the byte that each letter stands for, keyed by letter. A printable byte is the letter with the byte's own
+    number, and the other bytes are the letters from number 256 on, in order.
 
     Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.2.
     """

@@ -10,7 +10,7 @@ __all__ = ["Logprob", "Logprobs", "SamplingParams"]
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """The parameters of one request: they say how its tokens are chosen, and when it ends.
+    """The parameters of one request, which say how its tokens are chosen, and when the request ends.
 
     max_tokens: how many tokens the output may have, at least one. temperature to seed: as in `make_sampler`, which
     checks them.
@@ -19,8 +19,8 @@ class SamplingParams:
     logit_bias: pairs of a token and a number that is added to its logit. presence_penalty: a number that is subtracted
         from the logit of each token in the output. frequency_penalty: a number that is subtracted from the logit of a
         token once for each time that the token is in the output.
-    num_logprobs: how many of the likeliest tokens are reported for each position, besides the chosen token; None: no
-        token is reported.
+    num_logprobs: how many of the likeliest tokens are reported for each position, in addition to the chosen token. None
+        means that no token is reported.
 
     Raises:
         ValueError: max_tokens is less than 1; `stop` is a single string, or contains an empty string.
@@ -48,7 +48,7 @@ class SamplingParams:
 
     @property
     def is_greedy(self) -> bool:
-        """Tell whether each token is simply the one with the largest logit."""
+        """Tell whether each token is the one with the largest logit."""
         return self.temperature == 0 and self.repetition_penalty == 1
 
     @property

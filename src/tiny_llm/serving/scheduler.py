@@ -12,8 +12,8 @@ __all__ = ["Budget", "PreemptNewest", "Preemption", "Scheduler", "TokenBudget"]
 
 
 class Budget:
-    """The budget of a step. This class sets no limit: a step has all pending tokens of all running requests, even whole
-    prompts.
+    """The budget of a step. This class sets no limit: a step computes all pending tokens of all running requests, even
+    whole prompts.
 
     num_tokens: how many tokens a step may have, of all requests together.
     """
@@ -26,8 +26,8 @@ class Budget:
 
 
 class TokenBudget(Budget):
-    """A budget that divides a long prompt into chunks: each step computes as many of its tokens as the other requests
-    leave in the budget.
+    """A budget that divides a long prompt into chunks: each step computes as many of the prompt's tokens as the other
+    requests leave in the budget.
 
     num_tokens: how many tokens a step may have, of all requests together.
     Source: Agrawal et al. 2024, "Taming Throughput-Latency Tradeoff in LLM Inference with Sarathi-Serve", section 4,
@@ -38,8 +38,8 @@ class TokenBudget(Budget):
         self.num_tokens = num_tokens
 
     def order(self, running: Sequence[Request]) -> list[Request]:
-        """Return first the requests that have one pending token, then those that have more; both in the order of
-        `running`.
+        """Return first the requests that have one pending token, then the requests that have more, both groups in the
+        order of `running`.
 
         So every request that generates gets its token in every step, and prompts share the rest of the budget.
 
@@ -53,8 +53,8 @@ class TokenBudget(Budget):
 
 
 class Preemption:
-    """The way to make room for running requests. This class raises an error if there is no room: it is for a cache of
-    slots, in which every running request has room."""
+    """The way to make room for running requests. This class raises an error if there is no room, because it is made for
+    a cache of slots, in which every running request has room."""
 
     def make_room(self, scheduler: "Scheduler", request: Request, count: int, batch: Batch) -> bool:
         """Reserve room for `count` more tokens of a running request. Return False if the request gets no chunk in this
@@ -76,10 +76,10 @@ class PreemptNewest(Preemption):
     """
 
     def make_room(self, scheduler: "Scheduler", request: Request, count: int, batch: Batch) -> bool:
-        """Reserve room for `count` more tokens of a request. While there is none, preempt the newest running request.
+        """Reserve room for `count` more tokens of a request. While room is lacking, preempt the newest running request.
 
-        The newest may be the request itself, which then gets no chunk in this step: return False. Return False, too,
-        for a request that was preempted earlier in this step.
+        The newest running request may be this request itself, which then gets no chunk in this step: return False.
+        Return False, too, for a request that was preempted earlier in this step.
 
         Task: w3d3.4
         """
@@ -113,8 +113,8 @@ class Scheduler:
     preemption: the object that makes room for running requests (day 3).
 
     Raises:
-        ValueError: max_running is less than 1, or more than the budget has tokens: then a request that generates would
-            not get its token in each step.
+        ValueError: max_running is less than 1, or larger than the number of tokens in the budget: then some requests
+            that generate would get no token in a step.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Scheduler:
         self.waiting.append(request)
 
     def remove(self, request: Request) -> None:
-        """Remove a request that is over, or that its client no longer wants, and free its room in the cache."""
+        """Remove a request that has finished, or that its client no longer wants. Free its room in the cache."""
         if request in self.running:
             self.running.remove(request)
             self.cache.close(request)
@@ -145,11 +145,11 @@ class Scheduler:
             self.waiting.remove(request)
 
     def find(self, id: str) -> Request | None:
-        """Return the request with this id, if it waits or runs."""
+        """Return the waiting or running request with this id; None if there is no such request."""
         return next((request for request in self if request.id == id), None)
 
     def __iter__(self) -> Iterator[Request]:
-        """Yield all requests that run, then all that wait."""
+        """Yield all running requests, then all waiting requests."""
         yield from self.running
         yield from self.waiting
 
@@ -172,8 +172,8 @@ class Scheduler:
 
         First, each running request gets a chunk, in the order that `budget.order` gives, with as many of its pending
         tokens as `left` allows. `preemption.make_room` reserves room for the chunk; if it returns False, add no chunk.
-        Do not call `make_room` for a request if the budget has no tokens left. Then waiting requests `begin`, each with
-        a chunk, while the budget has tokens left. No request begins in a step that preempted one.
+        Do not call `make_room` for a request if the budget has no tokens left. Then let waiting requests `begin`, each
+        with a chunk, while the budget has tokens left. No request begins in a step that preempted a request.
 
         `take` makes a chunk. An empty batch means that there is nothing to do.
 
@@ -186,18 +186,18 @@ class Scheduler:
         )
 
     def left(self, batch: Batch) -> int:
-        """Return how many tokens of the budget a batch leaves."""
+        """Return how many tokens of the budget a batch does not use."""
         return self.budget.num_tokens - batch.num_tokens
 
     def take(self, request: Request, count: int) -> Chunk:
-        """Return a chunk of the next `count` pending tokens of a request. The chunk's last row needs logits if no other
-        token is pending."""
+        """Return a chunk of the next `count` pending tokens of a request. The chunk's last row needs logits if no token
+        after the chunk is pending."""
         start = request.num_computed_tokens
         tokens = request.tokens[start : start + count]
         return Chunk(request, tokens, start, int(count == request.num_pending), request.pages)
 
     def check_integrity(self) -> None:
-        """Raise AssertionError unless each request is in one place only, and the cache holds those that run."""
+        """Raise AssertionError unless each request either waits or runs, and the cache holds just the running ones."""
         ids = [request.id for request in self]
         assert len(set(ids)) == len(ids), f"a request is in two places: {ids}"
         assert all(request.status is Status.RUNNING for request in self.running)

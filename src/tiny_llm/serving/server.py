@@ -45,8 +45,8 @@ _Handler: TypeAlias = Callable[[HttpRequest], Coroutine[Any, Any, ASGIApp]]
 
 @dataclass(frozen=True)
 class ServedModel:
-    """The model that is served. max_length: how many tokens a prompt and its answer may have. has_drafts: whether steps
-    check guesses. sampling: the settings for requests that do not choose their own; None: OpenAI's defaults.
+    """The model that is served. max_length: how many tokens a prompt and its answer may have together. has_drafts:
+    whether steps check guesses. sampling: the settings for requests without their own; None means OpenAI's defaults.
     """
 
     name: str
@@ -59,9 +59,9 @@ class ServedModel:
 @dataclass(frozen=True)
 class Limits:
     """The limits for clients. max_body: how many bytes a body may have. timeout: how many seconds a request may take.
-    api_key: the key that clients have to send; None: no key. origins: web pages, other than the server's own, whose
-    scripts may send requests. names: the names, in addition to this machine's local ones, by which clients may call the
-    server; None: any name."""
+    api_key: the key that clients have to send; None means that no key is needed. origins: web pages, other than the
+    server's own, whose scripts may send requests. names: the names, in addition to this machine's local names, by which
+    clients may call the server; None means any name."""
 
     max_body: int = 1 << 20
     timeout: float = 600.0
@@ -273,7 +273,7 @@ class Server:
         return min(wanted, room)
 
     async def _unless_gone(self, request: HttpRequest, work: Coroutine[Any, Any, _T], param: str | None = None) -> _T:
-        """Return the result of work that precedes the answer. param: the parameter that a ValueError of it is about.
+        """Return the result of work that precedes the answer. param: the parameter that a ValueError is about.
 
         Raises:
             ApiError: the work raised a ValueError.

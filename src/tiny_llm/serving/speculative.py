@@ -51,7 +51,7 @@ class Speculative(Decoding):
         self.plain = Decoding() if plain is None else plain
 
     def draft(self, batch: Batch, cache: RequestCache, max_length: int) -> Batch:
-        """Let the drafter guess for all chunks that have logits, at once. Add the guesses to these chunks."""
+        """Let the drafter guess, in one call, for all chunks that have logits. Add the guesses to these chunks."""
         requests = [chunk.request for chunk in batch.chunks if chunk.num_logits]
         wanted = [(request, self.wanted(request, max_length)) for request in requests]
         for request, draft in zip(requests, self.drafter.propose(wanted), strict=True):
@@ -63,8 +63,8 @@ class Speculative(Decoding):
         return Batch(chunks, batch.preempted)
 
     def wanted(self, request: Request, max_length: int) -> int:
-        """Return how many guesses are useful: a step yields one token without guesses, and max_tokens and max_length
-        limit the request."""
+        """Return how many guesses are useful, at most num_drafts: without guesses, a step yields one token, and
+        max_tokens and max_length limit how many tokens the request may still get."""
         left = request.params.max_tokens - len(request.output)
         return min(self.num_drafts, left - 1, max_length - request.num_tokens - 1)
 
@@ -104,7 +104,7 @@ class Speculative(Decoding):
         """Return the next tokens, as `accept` says. Count in the request how many tokens were guessed for it, and how
         many of these guesses were accepted.
 
-        `probabilities` needs the tokens so far for each row: for row i, those of the request and the first i guesses.
+        `probabilities` needs the tokens so far for each row: for row i, the request's tokens and the first i guesses.
         Shapes: logits: (k + 1) x V, for the k guesses of `request.draft`.
 
         Task: w3d6.4
