@@ -107,7 +107,7 @@ def test_only_one_writes(tmp_path: Path) -> None:
     with Results(out, ["a"]):
         code, _, stderr = call(file, "--out", out, "--model", "/nowhere")
         assert code == 1
-        assert stderr.startswith(f"error: --out: another batch is writing to {out}; wait for its end")
+        assert stderr.startswith(f"error: --out: another batch is writing to {out}; wait until it ends")
     assert not out.exists()  # nothing was written, so nothing is left
 
 

@@ -159,7 +159,11 @@ def test_the_report_is_valid_too(grades):
 def test_the_report_says_what_the_submissions_ran_in():
     ran = [Grade(name, (), protection=name) for name in ("bubblewrap", "none", "")]
     pages = [html_report(grades, Messages("en")) for grades in (ran[:1], ran, ran[2:])]
-    said = ["in a sandbox (bubblewrap), out of reach", "without a sandbox: 1. Each submission could read", ""]
+    said = [
+        "in a sandbox (bubblewrap), where they could not reach",
+        "without a sandbox: 1. Each submission could read",
+        "",
+    ]
     for page, text in zip(pages, said, strict=True):
         assert text in page
         assert page.count("sandbox") == bool(text)
