@@ -69,7 +69,8 @@ def roofline(
 
 
 def _measure(package: str, words: Messages) -> tuple[Speeds, str | None, float]:
-    """Return the machine's speeds, why they are in doubt, and how many processors other programs used meanwhile."""
+    """Return the machine's speeds, the reason to doubt them, if any, and the number of processors that other programs
+    used meanwhile."""
     status = StatusLine()
 
     def tell(text: str) -> None:

@@ -90,7 +90,7 @@ class Connection:
     """One end of a socket between two processes.
 
     is_open: whether the other side may reach every object. The judge's end is not open, so a submission cannot reach
-    modules, classes, frames and private attributes.
+    modules, classes, frames or private attributes.
     """
 
     def __init__(self, stream: socket.socket, is_open: bool, home: Path | None = None):

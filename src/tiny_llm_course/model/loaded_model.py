@@ -96,7 +96,7 @@ class LoadedModel:
         return has_cache(self._open) and hasattr(self._generation, "generate")
 
     def cache(self) -> Cache:
-        """Make an empty KV cache, whose attention is a kernel if the layers use kernels."""
+        """Make an empty KV cache. If the layers use kernels, a kernel computes its attention."""
         made: Cache = self._module("kv_cache").KVCache(len(self.model.layers), **self.attention())
         return made
 

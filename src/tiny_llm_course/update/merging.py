@@ -1,7 +1,7 @@
 """Merges a newer stub into a learner's file: the learner's code stays, and the course's changes are added.
 
-The third text of the merge is the stub from which the learner began. The learner's code for tasks is first put into
-both stubs, so only the rest of the file can be in conflict: given code, and the learner's additions.
+The base of this three-way merge is the stub from which the learner started. The learner's code for tasks is first put
+into both stubs, so only the rest of the file can be in conflict: given code, and the learner's additions.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class _Recorder:
         self.failed: Exception | None = None  # the error that kept the kernel from running
 
     def run(self, script: Path) -> CommandError | None:
-        """Run the script, and return its error; None if there is none or the traced kernel raised it."""
+        """Run the script, and return its error. Return None if the script succeeds or the traced kernel raised it."""
         with watching(self._make), _as_main(script):
             try:
                 runpy.run_path(str(script), run_name="__main__")

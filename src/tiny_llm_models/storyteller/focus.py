@@ -1,4 +1,4 @@
-"""The rule that decides whom a pronoun or a dropped subject means. Telling and reading use the same rule."""
+"""The rule that decides to whom a pronoun or a dropped subject refers. Telling and reading use the same rule."""
 
 from __future__ import annotations
 

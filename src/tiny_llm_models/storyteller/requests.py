@@ -68,7 +68,7 @@ def gists(story: Story) -> list[Line]:
 
 
 def _any_has(entities: Iterable[Entity], **words: str) -> bool:
-    """Tell whether one of the entities has all of these words. Empty words do not matter."""
+    """Tell whether one of the entities has all of these words. A word that is an empty string is ignored."""
     wanted = {word: value for word, value in words.items() if value}
     return not wanted or any(all(one[word] == value for word, value in wanted.items()) for one in entities)
 

@@ -199,7 +199,7 @@ def _run(name: str, trainer: Trainer) -> None:
 
 
 def _teacher(recipe: Recipe, out: Path) -> Path | None:
-    """Return the checkpoint from which a draft model learns, and with which it is compared, or None.
+    """Return the checkpoint from which a draft model learns. Return None if the recipe has no teacher.
 
     Raises:
         typer.BadParameter: the teacher is not trained yet.
