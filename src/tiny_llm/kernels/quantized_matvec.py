@@ -82,8 +82,8 @@ def product_metal(
     tile: tuple[int, int],
     threads: int,
 ) -> mx.array:
-    """Compute a product with the Metal kernel that has the same name as its file. tile: how many rows of x and of W a
-    threadgroup computes. threads: how many threads a threadgroup has."""
+    """Compute a product with the Metal kernel of the file `source`. tile: how many rows of x and of W a threadgroup
+    multiplies. threads: how many threads a threadgroup has."""
     check_product(x, packed, scales, biases, group_size, bits)
     run = metal(source, source.stem, ["x", "packed", "scales", "biases", "O"], ["out"], task)
     M, O = math.prod(x.shape[:-1]), packed.shape[0]

@@ -20,7 +20,7 @@ class Observer(Protocol):
     """An object that the engine notifies of each step and each abort."""
 
     def on_step(self, engine: "Engine", batch: Batch, touched: Sequence[Request]) -> None:
-        """React to the end of a step, which computed this batch. touched: the requests that got tokens or finished."""
+        """React to the end of the step that computed this batch. touched: the requests that got tokens or finished."""
 
     def on_abort(self, engine: "Engine", request: Request) -> None:
         """React to the abort of a request between two steps: the client no longer wants the request, or the request

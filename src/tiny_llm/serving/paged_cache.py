@@ -105,7 +105,7 @@ class KernelPagedKVCacheLayer(PagedKVCacheLayer):
     """The layer of day 4, which stores and reads keys and values in place: one kernel call stores all rows of a step,
     and another call computes attention.
 
-    If no kernels are built, MLX's operations compute the same, but copy as much as a `PagedKVCacheLayer`.
+    If no kernels are built, MLX's operations compute the same result, but copy as much data as a `PagedKVCacheLayer`.
     """
 
     def store(self, key: mx.array, value: mx.array, pages: mx.array, places: mx.array) -> None:
