@@ -101,8 +101,8 @@ class LoadedModel:
         return made
 
     def attention(self) -> dict[str, Any]:
-        """Return the arguments that make a cache's attention a kernel if the layers are not plain and the kernel is
-        written; otherwise {}."""
+        """Return the arguments with which a kernel computes a cache's attention. Return {} if the layers are plain or
+        the kernel is not written."""
         if self._wanted.layers == "plain" or not self._is_written(_ATTENTION):
             return {}
         return {"attention": self._module("kernels.attention").flash_attention}
