@@ -255,8 +255,11 @@ def test_stories_are_judged():
 def test_copies_are_found(work: Path):
     [shard] = shards(work, SMOKE_STAGES, 0)
     with np.load(shard) as arrays:
-        training = arrays["ids"][:200].tolist()
-    assert freedom.copies([training[10:80], training[10:70], [1] * 80], [shard], 61) == [True, False, False]
+        ids, told = arrays["ids"].tolist(), arrays["weights"] > 0
+    start = next(i for i in range(len(ids)) if told[i : i + 80].all())
+    read = next(i for i in range(len(ids)) if not told[i : i + 80].any())
+    stories = [ids[start + 10 : start + 80], ids[start + 10 : start + 70], [1] * 80, ids[read : read + 80]]
+    assert freedom.copies(stories, [shard], 61) == [True, False, False, False]
 
 
 def test_everything_is_measured(work: Path, checkpoint: Path):
