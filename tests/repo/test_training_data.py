@@ -15,7 +15,7 @@ from tokenizers import Regex, Tokenizer, pre_tokenizers
 
 from tiny_llm_models.storyteller import LANGUAGES, lexicon
 from tiny_llm_models.storyteller.documents import Document, Mix, document
-from tiny_llm_models.training.corpus import Corpus, shards, training_document, write_shards
+from tiny_llm_models.training.corpus import Corpus, chunks, shards, training_document, write_shards
 from tiny_llm_models.training.encoding import Encoder, _made_up
 from tiny_llm_models.training.recipes import SMOKE_STAGES, STAGES, VOCAB_SIZE
 from tiny_llm_models.training.tokenizer import save_tokenizer, train_tokenizer
@@ -109,7 +109,7 @@ def test_other_libraries_load_the_tokenizer(tokenizer: Tokenizer, tmp_path: Path
 
 
 def test_pieces_are_encoded_as_in_the_whole_text(tokenizer: Tokenizer):
-    encoder = Encoder(tokenizer, respelled=0)
+    encoder = Encoder(tokenizer, respelled=0, named=6)
     for index in range(40):
         each = document("train", index, Mix(long=0.3))
         ids, weights = encoder.encode(each, Random(index))
@@ -119,7 +119,7 @@ def test_pieces_are_encoded_as_in_the_whole_text(tokenizer: Tokenizer):
 
 @pytest.mark.parametrize("kind", ["story", "request"])
 def test_a_story_weighs_more_where_it_names_somebody_or_something(tokenizer: Tokenizer, kind: str):
-    encoder = Encoder(tokenizer, respelled=0)
+    encoder = Encoder(tokenizer, respelled=0, named=6)
     for index in range(50):
         each = document("train", index, Mix(shares={kind: 1}))
         ids, weights = encoder.encode(each, Random(index))
@@ -137,7 +137,7 @@ def test_made_up_words_are_of_their_language(tokenizer: Tokenizer):
 
 
 def test_only_documents_with_questions_are_respelled(tokenizer: Tokenizer):
-    encoder, respelled = Encoder(tokenizer, respelled=1), 0
+    encoder, respelled = Encoder(tokenizer, respelled=1, named=6), 0
     for index in range(80):
         each = training_document(STAGE, index)
         ids, weights = encoder.encode(each, Random(index))
@@ -151,7 +151,7 @@ def test_only_documents_with_questions_are_respelled(tokenizer: Tokenizer):
 
 def test_a_respelled_word_is_the_same_in_the_answer(tokenizer: Tokenizer):
     pieces = [("Tom has a ball.", 0.0), ("\n\nWho has it?", 0.0), ("Tom has it.", 8.0)]
-    encoder = Encoder(tokenizer, respelled=1)
+    encoder = Encoder(tokenizer, respelled=1, named=6)
     for seed in range(20):
         ids, _ = encoder.encode(Document(pieces, ["Tom"]), Random(seed))
         ending = tokenizer.encode(" has it.").ids
@@ -169,8 +169,9 @@ def test_stages_say_what_has_weight():
 
 def test_shards_are_the_documents_in_their_order(folder: Path, tokenizer: Tokenizer):
     [path] = shards(folder, [STAGE], 0)
-    encoder = Encoder(tokenizer, STAGE.respelled)
-    encoded = [encoder.encode(training_document(STAGE, i), Random(f"spelling 0 {i}"))[0] for i in range(60)]
+    encoder, first = Encoder(tokenizer, STAGE.respelled, STAGE.named), 10_000_000
+    documents = [training_document(STAGE, first + i) for i in range(60)]
+    encoded = [encoder.encode(each, Random(f"spelling {first} {i}"))[0] for i, each in enumerate(documents)]
     with np.load(path) as arrays:
         assert arrays["lengths"].tolist() == [len(ids) for ids in encoded]
         assert arrays["ids"].tolist() == [token for ids in encoded for token in ids]
@@ -186,9 +187,9 @@ def test_shards_that_are_there_are_not_written_again(folder: Path):
 
 def test_a_pass_meets_each_document_once(folder: Path):
     corpus = Corpus(shards(folder, [STAGE], 0), STAGE)
-    plan = corpus.plan(every=1, seed=0)
+    plan = corpus.plan(every=1, seed="0")
     assert sorted(i for batch in plan for i in batch) == list(range(60))
-    assert len({i for batch in corpus.plan(every=3, seed=0) for i in batch}) == 20
+    assert len({i for batch in corpus.plan(every=3, seed="0") for i in batch}) == 20
     for documents in plan:
         batch = corpus.batch(documents)
         assert batch.ids.shape == batch.weights.shape
@@ -196,12 +197,26 @@ def test_a_pass_meets_each_document_once(folder: Path):
         assert batch.ids.shape[1] % 32 == 0
 
 
+def test_chunks_have_all_shards_and_their_share_of_more():
+    paths, more = [Path(f"{i}") for i in range(25)], [Path(f"own {i}") for i in range(3)]
+    assert chunks(paths) == [paths[:10], paths[10:20], paths[20:]]
+    assert chunks(paths, more) == [[*paths[:10], more[0]], [*paths[10:20], more[1]], [*paths[20:], more[2]]]
+    assert [len(chunk) for chunk in chunks(paths, more[:1])] == [11, 10, 5]
+
+
+def test_in_the_last_stage_all_words_of_a_story_weigh_the_same(tokenizer: Tokenizer):
+    encoder = Encoder(tokenizer, STAGES[-1].respelled, STAGES[-1].named)
+    for index in range(50):
+        _, weights = encoder.encode(document("train", index, Mix(shares={"story": 1})), Random(index))
+        assert set(weights) == {1}
+
+
 def test_documents_of_a_stage_do_not_overlap_with_the_next():
     stages = [replace(STAGE, documents=3000), replace(STAGE, documents=100)]
     assert [path.name for path in shards(Path(), stages, 0)] == [
-        "corpus-1-000000-002000.npz",
-        "corpus-1-002000-003000.npz",
+        "corpus-1-10000000-10002000.npz",
+        "corpus-1-10002000-10003000.npz",
     ]
-    assert [path.name for path in shards(Path(), stages, 1)] == ["corpus-2-003000-003100.npz"]
+    assert [path.name for path in shards(Path(), stages, 1)] == ["corpus-2-20000000-20000100.npz"]
     texts = [training_document(STAGE, index).text for index in range(40)]
     assert all(one != other for one, other in pairwise(texts))

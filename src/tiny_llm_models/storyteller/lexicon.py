@@ -149,7 +149,8 @@ class Lexicon:
         """
         wish, taken = wish or {}, [other for other in taken if other.sort == self.sort(group)]
         used = {other.key for other in taken}
-        free = [one for one in self.group(group) if one.key not in used and self._complete(one, wish) is not None]
+        fits = [one for one in self.group(group) if not wish or self._complete(one, wish) is not None]
+        free = [one for one in fits if one.key not in used]
         if not free:
             raise NobodyLeftError(f"expected another {group} than {sorted(used)} with {dict(wish)}, but there is none")
         lexeme = random.choice(free)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from .grammar import Plot
 from .lexicon import Lexicon
@@ -42,7 +43,8 @@ def about_hero(lexicon: Lexicon, wish: Wish) -> bool:
     return any(lexicon.complete(plot.cast[HERO], person) is not None for plot in _plots(lexicon, wish))
 
 
-def fitting(lexicon: Lexicon, wish: Wish) -> list[tuple[Plot, dict[str, dict[str, str]]]]:
+@lru_cache(maxsize=64)  # most stories fulfil one of a few wishes
+def fitting(lexicon: Lexicon, wish: Wish) -> Sequence[tuple[Plot, Mapping[str, Mapping[str, str]]]]:
     """Return the plots that can fulfil the wish, each with the words that some of its roles must have.
 
     Raises:
@@ -50,7 +52,7 @@ def fitting(lexicon: Lexicon, wish: Wish) -> list[tuple[Plot, dict[str, dict[str
     """
     hero_only = about_hero(lexicon, wish)
     found = ((plot, _wished(lexicon, plot, wish, hero_only)) for plot in _plots(lexicon, wish))
-    return [(plot, wished) for plot, wished in found if wished is not None]
+    return tuple((plot, wished) for plot, wished in found if wished is not None)
 
 
 def _plots(lexicon: Lexicon, wish: Wish) -> list[Plot]:

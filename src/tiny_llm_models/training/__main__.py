@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from tokenizers import Tokenizer
 
 from .. import BUNDLED
 from ..hf_format import write_json
 from ..storyteller.documents import Mix, document
-from .corpus import shards, write_shards
+from .corpus import chunks, shards, write_shards
 from .origin import FILE as ORIGIN
 from .origin import commit_of, note_origin, script_of
 from .recipes import RECIPES, SMOKE, SMOKE_STAGES, STAGES, Recipe, Stage, scaled
@@ -46,6 +46,7 @@ Name = Annotated[str, typer.Argument(metavar="|".join(BUNDLED))]
 WORK = Path("build/models")
 OUT = Path(__file__).parents[1]
 TOKENIZER_DOCUMENTS, SMOKE_TOKENIZER_DOCUMENTS = 6000, 240
+OWN_STORIES_STAGES = 2  # the stages after a model has told its own stories
 SMOKE_TEXT_TOKENS = 24  # that a model adds to a text, at most
 
 
@@ -87,17 +88,20 @@ def train(name: Name, work: Work = WORK, out: Out = OUT, share: Share = 1, smoke
     work = _work(work, smoke)
     note_origin(work / name, script_of(sys.argv[1:]), recipe.seed, commit_of(Path(__file__).parent))
     tokenizer = Tokenizer.from_file(str(work / "tokenizer.json"))
-    parts = [Part(stage, shards(work, stages, number)) for number, stage in enumerate(stages)]
-    last = [parts.pop()] if recipe.own_stories else []
-    trainers = [Trainer(recipe, parts, work / name, teacher=_teacher(recipe, out))]
+    texts = [shards(work, stages, number) for number in range(len(stages))]
+    parts = [Part(stage, chunks(paths)) for stage, paths in zip(stages, texts, strict=True)]
+    before = len(parts) - OWN_STORIES_STAGES if recipe.own_stories else len(parts)
+    trainers = [Trainer(recipe, parts[:before], work / name, teacher=_teacher(recipe, out))]
     _run(name, trainers[-1])
-    for part in last:
-        trained, own = work / name / "trained", work / f"own-{name}.npz"
+    if recipe.own_stories:
+        trained = work / name / "trained"
+        own = [work / f"own-{name}-{number}.npz" for number in range(len(parts[before].chunks))]
         write_checkpoint(trained, recipe, trainers[-1].model, tokenizer)
-        if not own.exists():
+        if not own[-1].exists():
             with console.status(name) as status:
                 write_own_stories(trained, own, recipe.own_stories, status.update, _text_tokens(smoke))
-        trainers.append(Trainer(recipe, [Part(part.stage, [*part.paths, own])], work / f"{name}-last", start=trained))
+        parts[before] = Part(stages[before], chunks(texts[before], own))
+        trainers.append(Trainer(recipe, parts[before:], work / f"{name}-last", start=trained))
         _run(f"{name}, with its own stories", trainers[-1])
     write_checkpoint(out / name, recipe, trainers[-1].model, tokenizer)
     (out / name / "training.jsonl").write_text(joined_logs(trainers), encoding="utf-8")
@@ -184,16 +188,16 @@ def _run(name: str, trainer: Trainer) -> None:
     with Progress(
         TextColumn(f"{name}: {{task.description}}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        TaskProgressColumn(),
         TimeRemainingColumn(elapsed_when_finished=True),
         console=console,
     ) as progress:
-        task = progress.add_task("", total=trainer.steps, completed=trainer.step)
+        task = progress.add_task("", total=1, completed=trainer.done)
 
         def report(known: Figures) -> None:
             figures = {"loss": ".3f", "answers": ".3f", "speed": ",.0f"}
             parts = [f"{name} {known[name]:{form}}" for name, form in figures.items() if known.get(name) is not None]
-            progress.update(task, completed=known["step"], description=", ".join(parts))
+            progress.update(task, completed=trainer.done, description=", ".join(parts))
 
         trainer.run(report)
 

@@ -75,24 +75,17 @@ _PERPLEXITY = {
 }
 _AGREEMENT = {"agreement": ("greedy choice agrees with `story`", "最も確率の高いトークンが `story` と一致する割合")}
 
-# How the weights in the repository were made, for models whose recipe has changed since.
-_A_PART = (
-    " The weights in this folder were trained on 15 % of the documents that the command below writes.",
-    "なお、このフォルダーの重みは、以下のコマンドが作る文書の 15 % だけで学習したものです。",
+# How the training of the weights in the repository differed from the recipe.
+_ROUNDED = (
+    " For the weights in this folder, the first three stages ended by the clock, so their numbers of documents are "
+    "rounded.",
+    "なお、このフォルダーの重みでは、最初の 3 段階を時間で区切ったため、その文書の件数は概数です。",
 )
+_SHORT = (" These weights did not have the last stage.", "また、最後の段階は省いています。")
 _HISTORY = {
-    "story-draft": _A_PART,
-    "story-qwen2": _A_PART,
-    "story": (
-        " The weights in this folder were trained while the recipe was still changing. In the first 22,181 steps, "
-        "there were no scenes, no made-up words and no extra weight for names and things. Four more stages like the "
-        "last one followed, with all of these. The weights are the average of the weights after the last three of the "
-        "four. The command below follows the recipe as it is now.",
-        "なお、このフォルダーの重みは、レシピを改良しながら学習したものです。最初の 22,181 ステップには、"
-        "場面を描いた文書、でたらめな語、名前や物の語への重み付けがありませんでした。その後、これらを加えて、"
-        "最後の段階と同じ学習を 4 回行い、最後の 3 回の終わりの重みを平均しました。"
-        "以下のコマンドは、現在のレシピどおりに学習します。",
-    ),
+    "story": _ROUNDED,
+    "story-draft": (_ROUNDED[0] + _SHORT[0], _ROUNDED[1] + _SHORT[1]),
+    "story-qwen2": (_ROUNDED[0] + _SHORT[0], _ROUNDED[1] + _SHORT[1]),
 }
 
 _Labels = dict[str, tuple[str, str]]
@@ -112,7 +105,7 @@ def write_card(folder: Path, name: str, recipe: Recipe, stages: Sequence[Stage])
             parameters=f"{figures['parameters']:,}",
             megabytes=round((folder / "model.safetensors").stat().st_size / 1e6, 1),
             context=CONTEXT,
-            documents=[f"{stage.documents // recipe.every:,}" for stage in stages],
+            documents=[f"{round(stage.documents * stage.passes / recipe.every):,}" for stage in stages],
             questions=stages[1].mix.questions,
             rates=", ".join(f"{recipe.learning_rate * stage.rate:g}" for stage in stages),
             recipe=recipe,
@@ -181,10 +174,10 @@ def _more(recipe: Recipe, language: int) -> str:
     if recipe.own_stories:
         parts.append(
             (
-                f" It also has stories of the model's own: after the third stage, the model told "
+                f" The third stage also has stories of the model's own: after the second stage, the model told "
                 f"{2 * recipe.own_stories:,} stories, and those in which the checker found no fault were added.",
-                f"また、第 3 段階を終えたモデル自身に {2 * recipe.own_stories:,} 編の物語を語らせ、"
-                "チェッカーが誤りを見つけなかったものを加えています。",
+                f"第 3 段階には、第 2 段階を終えたモデル自身に語らせた {2 * recipe.own_stories:,} 編の物語のうち、"
+                "チェッカーが誤りを見つけなかったものも加えています。",
             )
         )
     if recipe.teacher:

@@ -20,11 +20,13 @@ from ..storyteller.documents import Document, Mix, document
 from .encoding import Encoder
 from .recipes import Stage
 
-__all__ = ["Batch", "Corpus", "shards", "training_document", "write_shard", "write_shards"]
+__all__ = ["Batch", "Corpus", "chunks", "shards", "training_document", "write_shard", "write_shards"]
 
 _SHARD = 2000  # documents
+_CHUNK = 10  # shards that training reads and mixes together
+_APART = 10_000_000  # more documents than any stage has, so that a stage's documents do not depend on other stages
 _STORY = Mix(shares={"story": 1})
-_WINDOW = 1000  # documents that are sorted by length together
+_WINDOW = 4000  # documents that are sorted by length together
 
 
 def training_document(stage: Stage, index: int) -> Document:
@@ -80,7 +82,7 @@ def write_shard(path: Path, documents: Iterable[Document], encoder: Encoder, see
 
 
 def _shards(folder: Path, stages: Sequence[Stage], number: int) -> Iterator[_Shard]:
-    stage, first = stages[number], sum(stage.documents for stage in stages[:number])
+    stage, first = stages[number], (number + 1) * _APART
     for start in range(0, stage.documents, _SHARD):
         count = min(_SHARD, stage.documents - start)
         documents = range(first + start, first + start + count)
@@ -101,7 +103,7 @@ def _die_with_parent() -> None:
 
 
 def _write(shard: _Shard) -> int:
-    encoder = Encoder(Tokenizer.from_file(str(shard.tokenizer)), shard.stage.respelled)
+    encoder = Encoder(Tokenizer.from_file(str(shard.tokenizer)), shard.stage.respelled, shard.stage.named)
     documents = (training_document(shard.stage, index) for index in shard.documents)
     return write_shard(shard.path, documents, encoder, f"spelling {shard.documents.start}")
 
@@ -115,7 +117,7 @@ class Batch:
 
 
 class Corpus:
-    """The encoded documents of one stage, and the order in which training uses them."""
+    """The encoded documents of some shards, and the order in which training uses them."""
 
     def __init__(self, paths: Sequence[Path], stage: Stage):
         parts: dict[str, list[np.ndarray[Any, Any]]] = {"ids": [], "weights": [], "lengths": []}
@@ -128,7 +130,7 @@ class Corpus:
         self._stage = stage
         self._fill = Tokenizer.from_file(str(paths[0].parent / "tokenizer.json")).token_to_id(END)
 
-    def plan(self, every: int, seed: int) -> list[list[int]]:
+    def plan(self, every: int, seed: str) -> list[list[int]]:
         """Return the documents' numbers for each batch. The order is random, but documents in a batch have similar
         lengths.
 
@@ -137,9 +139,8 @@ class Corpus:
         random, batches, count = Random(seed), [], len(self._lengths)
         numbers = random.sample(range(count), count // every)
         for start in range(0, len(numbers), _WINDOW):
-            window = self._group(numbers[start : start + _WINDOW])
-            random.shuffle(window)
-            batches += window
+            batches += self._group(numbers[start : start + _WINDOW])
+        random.shuffle(batches)
         return batches
 
     def batch(self, documents: list[int]) -> Batch:
@@ -163,3 +164,14 @@ class Corpus:
 
     def _padded(self, i: int) -> int:
         return min(-(-int(self._lengths[i]) // 32) * 32, self._stage.context)
+
+
+def chunks(paths: Sequence[Path], more: Sequence[Path] = ()) -> list[list[Path]]:
+    """Divide a stage's shards into the chunks that training reads one after the other.
+
+    more: other shards, of which each chunk gets its share.
+    """
+    found = [[*paths[start : start + _CHUNK]] for start in range(0, len(paths), _CHUNK)]
+    for i, path in enumerate(more):
+        found[i * len(found) // len(more)].append(path)
+    return found

@@ -16,7 +16,6 @@ __all__ = ["Encoder"]
 
 _RANDOM_SHARE, _MADE_UP_SHARE, _CUT_SHARE = 0.2, 0.5, 0.2  # shares of the names and things in a respelled document
 _CUT_MERGES = (0.05, 0.1, 0.2, 0.4)
-_NAMED = 6  # the weight of words for a story's persons and things, if the model learns to tell the story
 _VOWELS = [*"aeiou", "ai", "ea", "ee", "oa", "oo"]
 _CONSONANTS = [
     *"bcdfghjklmnprstvwy",
@@ -48,10 +47,11 @@ class Encoder:
     stories that the model reads without learning to tell them are respelled, along with the answers about them.
 
     respelled: the share of respelled documents among the documents with subjects.
+    named: the weight of words for a story's persons and things, if the model learns to tell the story.
     """
 
-    def __init__(self, tokenizer: Tokenizer, respelled: float):
-        self._tokenizer, self._respelled = tokenizer, respelled
+    def __init__(self, tokenizer: Tokenizer, respelled: float, named: int):
+        self._tokenizer, self._respelled, self._named = tokenizer, respelled, named
         self._cut = [with_fewer_merges(tokenizer, share) for share in _CUT_MERGES]
         self._vocab_size = tokenizer.get_vocab_size(with_added_tokens=False)
 
@@ -73,7 +73,7 @@ class Encoder:
             if weight and document.named:
                 for i, (start, end) in enumerate(encoding.offsets, len(weights) - len(piece)):
                     if text[start:end].strip() in document.named:
-                        weights[i] = _NAMED
+                        weights[i] = max(weight, self._named)
         return ids, weights
 
     def _encodings(self, document: Document) -> list[Encoding]:

@@ -23,6 +23,7 @@ from .sampling import LIMIT, Sampler, Settings
 __all__ = ["Told", "copies", "distinct", "free_prompts", "openings", "report", "requests", "tell_stories"]
 
 TALE = {"english": "Once upon a time", "japanese": "むかしむかし"}
+_READ = 2**16 - 1  # replaces tokens that the model only reads; no token of the vocabulary has this id
 _BASE = 0x9E3779B97F4A7C15  # the base of the polynomial that hashes runs of tokens
 
 
@@ -108,16 +109,16 @@ def distinct(tokens: Sequence[Sequence[int]]) -> float:
 
 
 def copies(stories: Sequence[Sequence[int]], training: Iterable[Path], length: int) -> list[bool]:
-    """Tell for each story whether some run of `length` tokens also occurs in the training text.
+    """Tell for each story whether some run of `length` tokens also occurs in the text that the model learned to write.
 
-    training: the shards of the training text.
+    training: the shards of the training text. Tokens without weight in the loss are not searched.
     """
     runs = [_hashes(np.array(tokens), length) for tokens in stories]
     wanted = np.unique(np.concatenate(runs)) if runs else np.array([], dtype=np.uint64)
     found = np.zeros(len(wanted), dtype=bool)
     for path in training:
         with np.load(path) as arrays:
-            found |= np.isin(wanted, _hashes(arrays["ids"], length))
+            found |= np.isin(wanted, _hashes(np.where(arrays["weights"] > 0, arrays["ids"], _READ), length))
     known = wanted[found]
     return [bool(np.isin(each, known).any()) for each in runs]
 

@@ -3,9 +3,10 @@ stories."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from ..hf_format import END
@@ -69,11 +70,11 @@ def best_settings(tried: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def write_own_stories(
-    folder: Path, path: Path, stories: int, report: Callable[[str], Any], tokens: int = LIMIT
+    folder: Path, paths: Sequence[Path], stories: int, report: Callable[[str], Any], tokens: int = LIMIT
 ) -> None:
-    """Sample stories, and write those that the checker accepts into a shard.
+    """Sample stories, and write those that the checker accepts into shards of about the same size.
 
-    folder: the checkpoint. path: the shard. stories: how many stories to sample per language, each with at most this
+    folder: the checkpoint. paths: the shards. stories: how many stories to sample per language, each with at most this
     many new tokens.
     """
     sampler, kept = Sampler(folder, most=tokens), list[Document]()
@@ -82,4 +83,6 @@ def write_own_stories(
         words = lexicon(language)
         told = freedom.tell_stories(sampler, words, freedom.free_prompts(words, stories, "train"), _WIDE, _SEED)
         kept += [Document([(each.text + END, 1)], []) for each in told if each.right]
-    write_shard(path, kept, Encoder(sampler.tokenizer, 0), "own stories")
+    Random(_SEED).shuffle(kept)
+    for number, path in enumerate(paths):
+        write_shard(path, kept[number :: len(paths)], Encoder(sampler.tokenizer, 0, 1), f"own stories {number}")

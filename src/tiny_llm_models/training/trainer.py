@@ -8,12 +8,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, rms_norm
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from .corpus import Batch, Corpus
@@ -30,15 +32,20 @@ Figures: TypeAlias = dict[str, Any]
 _TOLD = 2  # the greatest weight of a story's tokens, except those of words for its persons and things
 _SAVE_SECONDS = 120
 _LOG_STEPS = 20
-_WORTH_COMPILING = 300  # steps; compiling takes half a minute, so shorter trainings are faster without it
+_WORTH_COMPILING = 5000  # documents; compiling takes half a minute, so shorter trainings are faster without it
 
 
 @dataclass(frozen=True)
 class Part:
-    """A stage of the training, with the files of its training text."""
+    """A stage of the training, with the files of its training text in chunks that are read one after the other."""
 
     stage: Stage
-    paths: Sequence[Path]
+    chunks: Sequence[Sequence[Path]]
+
+    @property
+    def documents(self) -> int:
+        """The number of documents, repetitions included."""
+        return round(self.stage.documents * self.stage.passes)
 
 
 @dataclass(frozen=True)
@@ -46,6 +53,7 @@ class _Step:
     corpus: Corpus
     documents: list[int]
     learning_rate: float
+    done: float  # the share of the training that is done after this step
 
 
 class Trainer:
@@ -57,7 +65,7 @@ class Trainer:
     half.
 
     Raises:
-        ValueError: the folder belongs to a training with another number of steps.
+        ValueError: the folder belongs to a training with another number of documents.
     """
 
     def __init__(
@@ -71,23 +79,20 @@ class Trainer:
         torch.manual_seed(recipe.seed)
         self._folder = folder
         self._device = "cuda" if torch.cuda.is_available() else "cpu"
-        self.model = (_loaded(start) if start else _new(recipe)).to(self._device)
-        self._teacher: Any = _loaded(teacher).to(self._device).eval() if teacher else None
+        self.model = _with_fused_norms(_loaded(start) if start else _new(recipe)).to(self._device)
+        self._teacher: Any = _with_fused_norms(_loaded(teacher)).to(self._device).eval() if teacher else None
         self._optimizers = _optimizers(self.model, recipe.learning_rate)
-        self._plan = [
-            step for part in parts for step in _steps(Corpus(part.paths, part.stage), recipe, part.stage.rate)
-        ]
+        self._recipe, self._parts = recipe, parts
+        self._documents = sum(part.documents for part in parts) // recipe.every
         self._body = self.model.model
-        if self.steps > _WORTH_COMPILING:
+        if self._device == "cpu" and self._documents > _WORTH_COMPILING:
             self._body = torch.compile(self._body, dynamic=True)  # makes training faster by a quarter
+        torch.set_float32_matmul_precision("high")  # lets a GPU compute the optimiser's products in TF32
         self.step = self._tokens = 0
+        self.done = 0.0
         folder.mkdir(parents=True, exist_ok=True)
         if self._checkpoint.exists():
             self._resume()
-
-    @property
-    def steps(self) -> int:
-        return len(self._plan)
 
     def run(self, report: Callable[[Figures], Any]) -> None:
         """Train to the end. report: a function that is called with the figures after each step."""
@@ -95,14 +100,14 @@ class Trainer:
         losses: list[torch.Tensor] = []
         known: Figures = {}
         tokens, start = 0, time.monotonic()
-        while self.step < self.steps:
-            step = self._plan[self.step]
+        for step in islice(self._plan(), self.step, None):
             batch = step.corpus.batch(step.documents)
             losses.append(self._train(batch, step.learning_rate))
             self.step += 1
+            self.done = step.done
             tokens += batch.ids.size
             self._tokens += batch.ids.size
-            if self.step % _LOG_STEPS == 0 or self.step == self.steps:
+            if self.step % _LOG_STEPS == 0 or step.done == 1:
                 known = self._log(losses, tokens, start)
                 losses.clear()
                 tokens, start = 0, time.monotonic()
@@ -111,6 +116,24 @@ class Trainer:
                 self._save()
                 saved = time.monotonic()
         self._save()
+
+    def _plan(self) -> Iterator[_Step]:
+        """Plan the steps, each with its documents and learning rate.
+
+        In each stage, the learning rate rises during the first 1 % of the text, and then falls linearly to zero
+        (Bergsma et al. 2025, arXiv:2502.15938).
+        """
+        recipe, before, total = self._recipe, 0, sum(part.documents for part in self._parts)
+        for part in self._parts:
+            count = round(len(part.chunks) * part.stage.passes)
+            for number, paths in enumerate(islice(cycle(part.chunks), count)):
+                corpus = Corpus(paths, part.stage)
+                batches = corpus.plan(recipe.every, f"{recipe.seed} {number}")
+                for i, documents in enumerate(batches, 1):
+                    done = (number * len(batches) + i) / (count * len(batches))  # of this stage
+                    rate = recipe.learning_rate * part.stage.rate * min(100 * done, 1 - done)
+                    yield _Step(corpus, documents, rate, (before + done * part.documents) / total)
+            before += part.documents
 
     def _train(self, batch: Batch, learning_rate: float) -> torch.Tensor:
         """Train one step. Return two mean losses: that of the tokens of stories, and that of the tokens of answers.
@@ -126,7 +149,7 @@ class Trainer:
         weights = self._moved(batch.weights[:, 1:][counts])
         ids = self._moved(batch.ids)
         with self._precision():
-            hidden = self._body(ids, use_cache=False).last_hidden_state[:, :-1].flatten(0, 1)
+            hidden = self._hidden(self._body, ids)
             # Compute logits only for the tokens that count, because computing logits is half of the work.
             logits = self.model.lm_head(hidden.index_select(0, counted))
         losses = cross_entropy(logits.float(), ids[:, 1:].flatten()[counted], reduction="none")
@@ -142,9 +165,19 @@ class Trainer:
     def _taught(self, ids: torch.Tensor, counted: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
         """Return the cross-entropy with the teacher's predictions (Hinton et al. 2015, arXiv:1503.02531)."""
         with torch.no_grad(), self._precision():
-            hidden = self._teacher.model(ids, use_cache=False).last_hidden_state[:, :-1].flatten(0, 1)
+            hidden = self._hidden(self._teacher.model, ids)
             expected = self._teacher.lm_head(hidden.index_select(0, counted))
         return cross_entropy(logits.float(), expected.float().softmax(-1), reduction="none")
+
+    def _hidden(self, body: Any, ids: torch.Tensor) -> torch.Tensor:
+        """Return the hidden states from which the next tokens are predicted, as (B × (L - 1)) x E.
+
+        Without a mask, attention is causal, and padding at the end does no harm. Transformers would make a mask here,
+        with which PyTorch cannot use its fastest attention.
+        """
+        output = body(ids, attention_mask={"full_attention": None}, use_cache=False)
+        hidden: torch.Tensor = output.last_hidden_state[:, :-1].flatten(0, 1)
+        return hidden
 
     def _moved(self, array: np.ndarray[Any, Any]) -> torch.Tensor:
         """Move an array to the device. A copy from pinned memory runs in parallel with earlier work."""
@@ -173,7 +206,8 @@ class Trainer:
             "model": self.model.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in self._optimizers],
             "step": self.step,
-            "steps": self.steps,
+            "done": self.done,
+            "documents": self._documents,
             "tokens": self._tokens,
         }
         unfinished = self._checkpoint.with_suffix(".unfinished")
@@ -182,12 +216,12 @@ class Trainer:
 
     def _resume(self) -> None:
         state = torch.load(self._checkpoint, map_location=self._device)
-        if state["steps"] != self.steps:
-            raise ValueError(f"{self._checkpoint}: expected a training of {self.steps} steps, got {state['steps']}")
+        if (found := state.get("documents")) != self._documents:
+            raise ValueError(f"{self._checkpoint}: expected a training of {self._documents} documents, got {found}")
         self.model.load_state_dict(state["model"])
         for optimizer, saved in zip(self._optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
-        self.step, self._tokens = state["step"], state["tokens"]
+        self.step, self.done, self._tokens = state["step"], state["done"], state["tokens"]
         if self.log_file.exists():  # the log may have lines for steps after the checkpoint, which will be repeated
             lines = self.log_file.read_text(encoding="utf-8").splitlines(keepends=True)
             kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= self.step]
@@ -228,16 +262,16 @@ def _loaded(folder: Path) -> Any:
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
 
 
-def _steps(corpus: Corpus, recipe: Recipe, rate: float) -> Iterator[_Step]:
-    """Plan the steps of a stage, each with its documents and learning rate.
+def _with_fused_norms(model: Any) -> Any:
+    """Let PyTorch's fused kernel compute each RMSNorm, since those of Transformers are half of the work on a GPU."""
+    for norm in model.modules():
+        if type(norm).__name__.endswith("RMSNorm"):
+            norm.forward = partial(_fused_norm, norm)
+    return model
 
-    The learning rate rises during the first 1 % of the steps, and then falls linearly to zero (Bergsma et al. 2025,
-    arXiv:2502.15938).
-    """
-    batches = corpus.plan(recipe.every, recipe.seed)
-    for step, documents in enumerate(batches):
-        height = min((step + 1) / (len(batches) / 100), 1 - step / len(batches))
-        yield _Step(corpus, documents, recipe.learning_rate * rate * height)
+
+def _fused_norm(norm: Any, x: torch.Tensor) -> torch.Tensor:
+    return rms_norm(x, x.shape[-1:], norm.weight.to(x.dtype), norm.variance_epsilon)
 
 
 def _optimizers(model: torch.nn.Module, rate: float) -> list[torch.optim.Optimizer]:
