@@ -15,7 +15,7 @@ def write(text: str, length: int = 16) -> str:
     start = len(tokens)
     while len(tokens) < start + length and tokens[-1] not in tokenizer.eos_token_ids:
         tokens.append(mx.argmax(model(mx.array([tokens]))[0, -1]).item())
-    return tokenizer.decode(tokens[start:], skip_special_tokens=True).strip()
+    return tokenizer.decode(tokens[start:], skip_special_tokens=True)
 
 
 STORY = "Mia had a red key. She hid the key in the old box. Where is the key?"
@@ -25,7 +25,7 @@ def show(name: str, rope) -> None:
     print(name)
     for layer in model.layers:
         layer.self_attn.rope = rope
-    for prompt in (STORY, "Tell me a short story."):
+    for prompt in (STORY, "Tell me a story about a fox."):
         print(f"    {write(prompt)!r}")
 
 

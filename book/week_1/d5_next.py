@@ -6,7 +6,7 @@ from tiny_llm.kv_cache import NoCache
 from tiny_llm.models import load
 
 NAME = "story"  # or "Qwen/Qwen3-0.6B", which needs the network once
-TEXT = "Mia had a red key. Ben gave"
+TEXT = "Mia had a red key. She put the key in the"
 
 model, tokenizer = load(NAME)
 tokens = mx.array([tokenizer.encode(TEXT)])  # B, L

@@ -8,7 +8,7 @@ model, tokenizer = load("story", mx.float32)
 table = model.embed_tokens.weight  # V, E
 directions = table / mx.sqrt((table * table).sum(axis=-1, keepdims=True))
 
-for word in (" red", " ran", " under", " dog", " box", "赤い"):
+for word in (" red", " garden", " under", " dog", " box", "赤い"):
     (token,) = tokenizer.encode(word)
     closeness = directions @ directions[token]  # V: cosines
     near = mx.argsort(-closeness)[1:7].tolist()  # the first is the token itself

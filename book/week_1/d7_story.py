@@ -18,7 +18,7 @@ for text in (
     "Once upon a time, there was a girl",
     "Once upon a time, there was a girl named",
     "Mia had a red key. She hid the",
-    "Mia had a red key. She",
+    "Mia had a red key. She hid the key in the",
     "Mia had a",
 ):
     logits = model(mx.array([tokenizer.encode(text)]))[:, -1]  # 1, V

@@ -14,7 +14,7 @@ engine = Engine(model, Scheduler(cache, max_running=3))
 
 engine.add(Request("a", tokenizer.encode("Once upon a time")))
 engine.step()
-engine.add(Request("b", tokenizer.encode("Mia had a red key. She hid it")))
+engine.add(Request("b", tokenizer.encode("Tom was afraid of the dark. He told")))
 engine.step()
 engine.step()
 engine.add(Request("c", tokenizer.encode("The dog saw a little")))

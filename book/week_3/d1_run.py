@@ -28,10 +28,10 @@ engine = Engine(model, Scheduler(cache, max_running=2), [last])
 ARRIVALS = {  # step -> name, prompt, how its tokens are chosen and what ends it
     0: [("a", "Once upon a time", SamplingParams(max_tokens=4))],
     1: [
-        ("b", "Mia was afraid of the dark. She told", SamplingParams(stop=["."])),
-        ("c", "Tom had a", SamplingParams(max_tokens=3, temperature=0.8, seed=1)),
+        ("b", "Tom was afraid of the dark. He told", SamplingParams(stop=["."])),
+        ("c", "There was a", SamplingParams(max_tokens=3, temperature=0.8, seed=1)),
     ],
-    3: [("d", "The dog found a", SamplingParams(max_tokens=5))],
+    3: [("d", "The dog lived in a", SamplingParams(max_tokens=5))],
 }
 
 print("step   waiting   rows: request x tokens   what each got")
