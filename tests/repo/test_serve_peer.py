@@ -52,7 +52,7 @@ CASES: dict[str, dict[str, Any]] = {
     "a long text": {"prompt": LONG, "max_tokens": 24},
     "not in English": {"prompt": "むかしむかし", "max_tokens": 24},
     "a text that is over": {"prompt": "They both laughed so loud that they forgot the dark.", "max_tokens": 12},
-    "stop: some tokens": {"prompt": ONCE, "max_tokens": 30, "stop": " squirrel named"},
+    "stop: some tokens": {"prompt": ONCE, "max_tokens": 30, "stop": " there was"},
     "stop: one of two": {"prompt": ONCE, "max_tokens": 30, "stop": ["dragon", "."]},
     "stop: never": {"prompt": ONCE, "max_tokens": 10, "stop": ["dragon"]},
     "a chat": {"messages": TELL, "max_tokens": 24},
@@ -174,13 +174,22 @@ def test_the_same_answer(both: tuple[Server, Server], name: str, stream: bool) -
     assert_same(ours, peer, "stop" in CASES[name])
 
 
-@pytest.mark.parametrize("stop", ["named", "a curious squirrel named", "there was a cur"])
-def test_a_stop_string_that_ends_or_begins_within_a_token(both: tuple[Server, Server], stop: str) -> None:
+@pytest.mark.parametrize(
+    ("words", "cut"), [((6, 7), 0), ((3, 7), 0), ((1, 5), 3)], ids=["word", "words", "part of a word"]
+)
+def test_a_stop_string_that_ends_or_begins_within_a_token(
+    both: tuple[Server, Server], words: tuple[int, int], cut: int
+) -> None:
+    """The stop string is made of these words of the text, without the space before them and without the last `cut`
+    characters."""
     ours, peer = both
     asked = {"prompt": ONCE, "max_tokens": 30}
-    cut, whole = ours.ask(asked | {"stop": stop}, stream=False), peer.ask(asked, stream=False)
+    whole = peer.ask(asked, stream=False)
+    stop = " ".join(whole.text.split()[slice(*words)])
+    stop = stop[: len(stop) - cut]
     assert stop in whole.text
-    assert (cut.text, cut.reason) == (whole.text.partition(stop)[0], "stop")
+    stopped = ours.ask(asked | {"stop": stop}, stream=False)
+    assert (stopped.text, stopped.reason) == (whole.text.partition(stop)[0], "stop")
 
 
 def test_many_at_once(both: tuple[Server, Server]) -> None:
