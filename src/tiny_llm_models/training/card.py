@@ -111,8 +111,8 @@ def write_card(folder: Path, name: str, recipe: Recipe, stages: Sequence[Stage])
             recipe=recipe,
             architecture=recipe.model_type.capitalize(),
             steps=f"{steps[-1]['step']:,}",
-            tokens=round(steps[-1]["tokens"] / 1e6),
-            hours=round(_seconds(steps) / 3600, 1),
+            tokens=_count(steps[-1]["tokens"], language),
+            time=_time(_seconds(steps), language),
             more=_more(recipe, language) + _HISTORY.get(name, ("", ""))[language],
             machine=", ".join(dict.fromkeys(step["machine"] for step in steps)),
             origin=origin_row(origin, language),
@@ -166,6 +166,25 @@ def _seconds(steps: Sequence[dict[str, float]]) -> float:
     """Return the seconds that the training took, computed from its log."""
     tokens = [0, *(step["tokens"] for step in steps)]
     return sum((now - before) / step["speed"] for before, now, step in zip(tokens, tokens[1:], steps, strict=False))
+
+
+def _time(seconds: float, language: int) -> str:
+    """Return a time in hours, or in minutes or seconds if it is short."""
+    value, unit = seconds / 3600, ("hours", "時間")
+    for units in (("minutes", "分"), ("seconds", "秒")):
+        if value < 1.5:
+            value, unit = 60 * value, units
+    digits = 1 if unit[0] == "hours" else 0
+    return f"{value:.{digits}f} {unit[language]}"
+
+
+def _count(tokens: float, language: int) -> str:
+    """Return a number of tokens, rounded to millions."""
+    if language == 0:
+        return f"{tokens / 1e6:,.0f} million"
+    units = round(tokens / 1e6) * 100  # of 10,000, as Japanese counts
+    large, small = divmod(units, 10_000)
+    return f"{large} 億 {small:,} 万" if large else f"{small:,} 万"
 
 
 def _more(recipe: Recipe, language: int) -> str:
