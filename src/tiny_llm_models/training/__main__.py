@@ -142,7 +142,7 @@ def evaluate(name: Name, work: Work = WORK, out: Out = OUT, share: Share = 1, sm
     corpus(work, share, smoke)
     stages, out = _stages(share, smoke), _out(out, work, smoke)
     paths = [path for number in range(len(stages)) for path in shards(_work(work, smoke), stages, number)]
-    effort = Effort(*[4] * 7, tokens=_text_tokens(smoke)) if smoke else Effort()  # type: ignore[misc]
+    effort = Effort(4, 4, 4, 4, 4, 4, 4, _text_tokens(smoke)) if smoke else Effort()
     with console.status(name) as status:
         figures = measure(
             out / name, _teacher(recipe, out), paths, effort, lambda text: status.update(f"{name}: {text}")
@@ -192,7 +192,8 @@ def _run(name: str, trainer: Trainer) -> None:
         TimeRemainingColumn(elapsed_when_finished=True),
         console=console,
     ) as progress:
-        task = progress.add_task("", total=1, completed=trainer.done)
+        task = progress.add_task("", total=1)
+        progress.update(task, completed=trainer.done)
 
         def report(known: Figures) -> None:
             figures = {"loss": ".3f", "answers": ".3f", "speed": ",.0f"}
