@@ -120,4 +120,6 @@ SMOKE = {
     )
     for name, recipe in RECIPES.items()
 }
-SMOKE_STAGES = tuple(replace(stage, documents=count) for stage, count in zip(STAGES, (80, 16, 16, 16), strict=True))
+SMOKE_STAGES = tuple(
+    replace(stage, documents=count, batch_tokens=4096) for stage, count in zip(STAGES, (80, 16, 16, 16), strict=True)
+)
