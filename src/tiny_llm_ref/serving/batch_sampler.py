@@ -69,20 +69,20 @@ def sample_rows(logits: Logits, settings: Settings, chances: NDArray[np.float64]
 
     Sort a row's logits, the largest first, and equal logits by token id, the smallest first. Each filter keeps a
     beginning of this list. Top-k keeps top_k tokens (`apply_top_k` keeps more if several logits equal the smallest kept
-    one). Top-p scales the probabilities of these tokens so that they sum to 1, and keeps the fewest first tokens that
-    sum to top_p or more. Min-p keeps the tokens that are at least min_p times as likely as the first token.
+    one). Top-p scales the probabilities of these tokens so that they sum to 1, and keeps the shortest beginning whose
+    probabilities sum to top_p or more. Min-p keeps the tokens at least min_p times as likely as the first token.
     Go through the kept tokens in the order of the vocabulary, and add up their probabilities, scaled so that the
     probabilities of all kept tokens sum to 1. The drawn token is the first token at which the sum exceeds the row's
-    chance. Compute sums in float64, so that small probabilities count.
-    first: how many of a row's largest logits the filters look at first. If more tokens may be kept, the filters look at
-    all logits, so the drawn tokens are the same for every `first`. A row that keeps all tokens is not sorted.
+    chance. Compute the sums in float64, so that small probabilities count.
+    first: how many of a row's largest logits the filters look at first. If the filters may keep more tokens, they look
+    at all logits, so the drawn tokens are the same for every `first`. A row that keeps all tokens is not sorted.
     Shapes: logits: N x V, chances: N, from 0 to less than 1 -> N tokens. No temperature is 0.
 
     Task: w3d2.3
     """
     N, V = logits.shape
     top = logits.max(axis=-1, keepdims=True)
-    least, count = np.full(N, -np.inf, logits.dtype), np.full(N, V)  # of what is kept: the smallest logit; how many
+    least, count = np.full(N, -np.inf, logits.dtype), np.full(N, V)  # per row: the least kept logit, how many are kept
     rows = np.flatnonzero(~settings.keeps_all(V))
     for size in (min(first, V), V):
         if len(rows):
@@ -102,8 +102,8 @@ def _weights(logits: Logits, top: Logits, temperature: NDArray[np.float32] | np.
 def _cut(
     logits: Logits, top: Logits, settings: Settings, size: int
 ) -> tuple[Logits, NDArray[np.int64], NDArray[np.bool_]]:
-    """Find where the filters cut each row, by looking only at its `size` largest logits. Return, for each row, the
-    smallest kept logit, the number of kept logits, and whether both are certain, whatever the other logits are."""
+    """Find where the filters cut each row, looking only at the row's `size` largest logits. Return, for each row, the
+    smallest kept logit, the number of kept logits, and whether the other logits cannot change these two values."""
     V, temperature = logits.shape[1], settings.temperature[:, None]
     values = np.sort(np.partition(logits, V - size, axis=-1)[:, V - size :], axis=-1)[:, ::-1]
     weights = _weights(values, top, temperature)

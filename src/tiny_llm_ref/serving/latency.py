@@ -1,4 +1,4 @@
-"""The times that requests wait for their first token, and from each token to the next."""
+"""Waiting times: from a request's arrival to its first token, and from each of its tokens to the next."""
 
 import math
 import time

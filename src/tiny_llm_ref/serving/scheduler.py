@@ -198,7 +198,7 @@ class Scheduler:
         return Chunk(request, tokens, start, int(count == request.num_pending), request.pages)
 
     def check_integrity(self) -> None:
-        """Raise AssertionError unless each request either waits or runs, and the cache holds just the running ones."""
+        """Raise AssertionError unless each request waits or runs, and the cache holds exactly the running requests."""
         ids = [request.id for request in self]
         assert len(set(ids)) == len(ids), f"a request is in two places: {ids}"
         assert all(request.status is Status.RUNNING for request in self.running)

@@ -46,7 +46,7 @@ _Handler: TypeAlias = Callable[[HttpRequest], Coroutine[Any, Any, ASGIApp]]
 @dataclass(frozen=True)
 class ServedModel:
     """The model that is served. max_length: how many tokens a prompt and its answer may have together. has_drafts:
-    whether steps check guesses. sampling: the settings for requests without their own; None means OpenAI's defaults.
+    whether steps check guesses. sampling: the default settings of requests; None means OpenAI's defaults.
     """
 
     name: str
@@ -260,7 +260,7 @@ class Server:
             raise refusal(error, partial(self._retry_after.seconds, count)) from None
 
     def _max_tokens(self, body: GenerationRequest, length: int) -> int:
-        """Return how many tokens the output may have: as many as the client asked for, or as fit into the context."""
+        """Return how many tokens the output may have: as many as the client asked for, or all that fit the context."""
         room = self.model.max_length - length
         wanted = body.max_tokens or body.default_max_tokens or room
         if room < 1 or (wanted > room and (body.max_tokens or isinstance(body, ChatRequest))):

@@ -44,11 +44,11 @@ def accept(target: Probabilities, draft: Draft, random: np.random.Generator) -> 
 
 
 class Speculative(Decoding):
-    """A `Decoding` that adds guesses to a step's tokens. A step gives a request several tokens if guesses are right.
+    """A `Decoding` that adds guesses to a step's tokens. A request gets one more token for each accepted guess.
 
     The scheduler's budget counts neither the guesses nor the tokens that the drafter computes.
     drafter: the object that makes the guesses. num_drafts: how many guesses a request gets at most in a step. plain:
-    the `Decoding` that chooses for chunks without guesses.
+    the `Decoding` that chooses the tokens of chunks without guesses.
     """
 
     def __init__(self, drafter: Drafter, num_drafts: int = 4, plain: Decoding | None = None):
