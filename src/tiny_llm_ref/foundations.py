@@ -181,7 +181,7 @@ def look_ahead_mask(L: int) -> mx.array:
 
 
 def additive_mask(keep: mx.array, hidden: float = -math.inf, dtype: mx.Dtype = mx.float32) -> mx.array:
-    """Turn a mask of 1 and 0 into a mask to add to scores: 0 where `keep` is 1, and `hidden` where it is 0.
+    """Turn a mask of 1 and 0 into a mask to add to scores: 0 where `keep` is 1, and `hidden` where `keep` is 0.
 
     Shapes: keep: any -> the same. The result has the dtype `dtype`.
     hidden: -inf, or a large negative number such as -1e9. With -1e9, a query that sees no key at all gets an average

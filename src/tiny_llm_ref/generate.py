@@ -160,9 +160,9 @@ class StreamingDetokenizer:
 
     def __init__(self, tokenizer: Decoder):
         self._tokenizer = tokenizer
-        self._context: list[int] = []  # the last tokens that were returned whole: some tokenizers need them
+        self._context: list[int] = []  # the last tokens whose text was returned whole: decoding may depend on them
         self._pending: list[int] = []
-        self._shown = 0  # characters of context and pending that were returned
+        self._shown = 0  # how many characters of context and pending were returned
 
     def add(self, token: int) -> str:
         """Return the text that this token completes; the text may be empty."""
@@ -187,8 +187,8 @@ class StreamingDetokenizer:
 class StopStrings:
     """A filter that cuts a text, which comes in pieces, before the first stop string in it.
 
-    The first stop string is the one that is complete first; of several that end at the same character, the one that
-    begins first. Text that may be a prefix of a stop string is held back until later text shows whether it is.
+    The first stop string is the one that is complete first; if several end at the same character, it is the one that
+    begins first. Text that may be the beginning of a stop string is held back until later text decides.
     The results of `add` and `finish`, joined, are the text before the first stop string, or the whole text if there is
     none. `found` says whether a stop string was found.
 
@@ -217,11 +217,11 @@ class StopStrings:
         return held[:sure]
 
     def finish(self) -> str:
-        """Return the text that was held back: no more text comes, so it can no longer become a stop string."""
+        """Return the text that was held back. No more text comes, so the held-back text is no stop string."""
         return self._held
 
     def _open_end(self, text: str) -> int:
-        """Length of the longest end of the text with which a stop string begins."""
+        """Return the length of the longest end of the text with which a stop string begins."""
         beginnings = (stop[:length] for stop in self._stops for length in range(1, min(len(stop), len(text) + 1)))
         return max((len(beginning) for beginning in beginnings if text.endswith(beginning)), default=0)
 
