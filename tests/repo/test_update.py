@@ -119,7 +119,7 @@ def test_what_the_learner_changed_in_the_course_itself_is_kept_in_a_backup(cours
     publish(course, attention=newer)
     shown = clone.run("update").stdout
     for name in names:
-        assert f"{name}: this file belongs to the course, so your changes to it were replaced" in shown
+        assert f"{name}: this file belongs to the course, so the course's version replaced yours" in shown
         [copy] = clone.root.glob(f".tiny-llm/backups/*/before/{name}")
         assert copy.read_text() == "# mine\n"
         assert str(copy.relative_to(clone.root)) in shown
