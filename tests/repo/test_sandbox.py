@@ -66,7 +66,7 @@ def test_a_sandbox_that_shows_a_solution_is_none(monkeypatch):
     """Such as one with compiled kernels in it."""
     shown = [SRC / "tiny_llm_course" / "grading"]
     monkeypatch.setattr(module, "UNSEEN", shown)
-    assert module._probe(protection().sandbox) == f"AssertionError: {shown[0]} can be read in it"
+    assert module._probe(protection().sandbox) == f"AssertionError: {shown[0]} can be read in the sandbox"
 
 
 def test_what_may_be_changed(sandbox, tmp_path):
@@ -137,4 +137,4 @@ def test_a_result_says_that_there_was_none_and_why(tmp_path):
 def test_a_compiler_that_it_does_not_show(tmp_path, sandbox):
     """Better no sandbox than kernels that do not compile."""
     found = grade(tmp_path, "--untrusted", CXX=script(tmp_path, "c++", ""))
-    assert f"{tmp_path / 'c++'} is not in the folders that it shows" in found.stderr
+    assert f"{tmp_path / 'c++'} is not in the folders that the sandbox shows" in found.stderr

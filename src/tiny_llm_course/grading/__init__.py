@@ -1,1 +1,2 @@
-"""Grades submissions. The tests run in one process, and a submission's code in another, which never sees a score."""
+"""Grades submissions. The tests run in one process. A submission's code runs in another process, which never sees a
+score."""

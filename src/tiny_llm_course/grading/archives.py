@@ -1,7 +1,7 @@
 """Reads the files of a submission: a folder, a ZIP archive or a tar archive.
 
 Archives are read in place. Nothing is unpacked into folders, so a name such as ../../x leads nowhere. Files that are
-not regular are listed but never opened: opening a FIFO waits for ever, and a link may lead anywhere.
+not regular are listed but never opened: opening a FIFO can block forever, and a link may lead anywhere.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class RefusedError(Exception):
 class HandedInFile:
     """A file of a submission.
 
-    size: the number of bytes. odd: the kind of file, such as "a link", if it is not a regular file.
+    size: the number of bytes. odd: the kind of the file, such as "a link", or "" for a regular file.
     """
 
     size: int
@@ -66,7 +66,7 @@ Tree = dict[str, HandedInFile]  # path -> file
 
 
 def archive_stem(name: str) -> str | None:
-    """Return an archive's name without its suffix; None if the name is not an archive's."""
+    """Return an archive's name without the suffix. Return None if the name is not that of an archive."""
     suffix = max((suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), key=len, default=None)
     return name[: -len(suffix)] if suffix else None
 
@@ -103,7 +103,8 @@ def _collected(entries: Iterator[tuple[str, HandedInFile]]) -> Tree:
 
 
 def _is_handed_in(name: str) -> bool:
-    """Tell whether a file or folder may belong to the package: it is not hidden, not ".." and not another program's."""
+    """Tell whether a file or folder may belong to the package. Hidden files, ".." and the names in NOT_HANDED_IN may
+    not."""
     return not name.startswith(".") and name not in NOT_HANDED_IN
 
 
@@ -145,7 +146,7 @@ def _of_zip(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> IO[bytes]:
 def _tar(stream: IO[bytes]) -> Iterator[tuple[str, HandedInFile]]:
     archive = tarfile.TarFile(fileobj=stream)
     for member in archive:
-        if member.size < 0:  # some versions of tarfile never end on a negative size
+        if member.size < 0:  # with a negative size, some versions of tarfile loop forever
             raise RefusedError("the archive is damaged")
         if not member.isdir():
             kind = "" if member.isreg() else "a link" if member.issym() or member.islnk() else "not a regular file"
@@ -167,7 +168,7 @@ def _of_tar(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
 
 
 def _unpacked(stream: Readable) -> IO[bytes]:
-    """Copy a stream into a temporary file without a name, which can be read in any order."""
+    """Copy a stream into an unnamed temporary file, so that its content can be read in any order."""
     file = tempfile.TemporaryFile()  # noqa: SIM115 (the reader closes it)
     while chunk := stream.read(CHUNK):
         if file.tell() + len(chunk) > MAX_UNPACKED:

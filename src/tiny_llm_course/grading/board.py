@@ -20,8 +20,8 @@ __all__ = ["Board"]
 class Board:
     """The display of grades while submissions are graded. The board also saves each finished grade.
 
-    prints: whether to print a table with a line for each submission, in the order of the submissions and as early as
-    possible. A terminal also shows a counter after the table.
+    prints: whether to print a table with a line for each submission. The lines keep the order of the submissions, and
+    each line is printed as early as this order allows. A terminal also shows a counter after the table.
     """
 
     def __init__(self, submissions: list[Submission], kept: KeptGrades, prints: bool):

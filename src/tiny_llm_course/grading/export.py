@@ -22,7 +22,7 @@ from ..ui.command_table import NEED_SOLUTIONS
 
 __all__ = ["export"]
 
-# Files that a student does not need or must not get. Paths are from the root; folders end with a slash.
+# Files that a student does not need or must not have. Paths are relative to the root; folders end with a slash.
 WITHHELD = (
     *("src/tiny_llm_ref/", "scripts/", "tests/repo/", "tests/metal_host/", "tests/train/"),
     "src/tiny_llm_models/training/",
@@ -31,7 +31,7 @@ WITHHELD = (
 )
 EXPERIMENTS = re.compile(r"book/week_\d+/\w+\.py")  # the only parts of the book that a student needs
 HANDOUT = Path(__file__).parent / "handout"  # what students read instead of the course's README
-TUTOR = "src/tiny_llm/AGENTS.md"  # asks coding assistants to tutor; assistants look for it at the root, too
+TUTOR = "src/tiny_llm/AGENTS.md"  # asks coding assistants to tutor; assistants look for this file at the root, too
 
 
 def export(
@@ -40,7 +40,7 @@ def export(
     ],
     lang: Lang = None,
 ) -> None:
-    """Write a course to hand out: stubs, tests and commands, without the reference, mistakes and maintainers' files."""
+    """Write a course to hand out: stubs, tests and commands, but no reference, mistakes or maintainers' files."""
     with reporting(lang) as words:
         workspace = Workspace()
         if student.exists() and (not student.is_dir() or any(student.iterdir())):
@@ -70,7 +70,7 @@ def _handed_out(name: str) -> bool:
 
 
 def _names() -> list[str]:
-    """Return the paths of the course's files: those in git or, without git, those that no program generated."""
+    """Return the paths of the course's files: the files in git or, without git, all files that no program generated."""
     run = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True)
     if run.returncode == 0 and run.stdout:
         return [name for name in run.stdout.decode().split("\0") if name and (ROOT / name).is_file()]

@@ -48,8 +48,8 @@ def _table(grades: list[Grade]) -> str:
 
 
 def _csv(grades: list[Grade]) -> str:
-    """Return a row for each submission, with a column for each task. Cells that a spreadsheet would evaluate become
-    text."""
+    """Return the grades as CSV: a row for each submission, and a column for each task. A cell that a spreadsheet would
+    evaluate is written as text."""
     tasks = [task.task for task in grades[0].tasks] if grades else []
     out = io.StringIO()
     writer = csv.writer(out)
@@ -66,7 +66,7 @@ def _cell(value: object) -> object:
 
 
 def _junit(grades: list[Grade]) -> str:
-    """Return a test suite for each submission, with a test case for each task."""
+    """Return the grades as JUnit XML: a test suite for each submission, with a test case for each task."""
     root = ElementTree.Element("testsuites")
     for grade in grades:
         failed = [task for task in grade.tasks if task.outcome != SOLVED]
@@ -126,8 +126,8 @@ def _gradescope(grade: Grade) -> Json:
 def _classroom(grade: Grade) -> Json:
     """Return the grade in the format of GitHub Classroom's graders.
 
-    classroom-resources/autograding-grading-reporter reads this JSON in base64, and prints the messages into a
-    workflow's log.
+    classroom-resources/autograding-grading-reporter reads this JSON in base64, and prints the messages to a workflow's
+    log.
     """
     return {
         "version": 1,

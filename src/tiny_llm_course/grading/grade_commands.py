@@ -48,12 +48,14 @@ def grade(
         Path | None, typer.Option(metavar="PATH", help="The file to write, or the folder for a file per submission.")
     ] = None,
     hidden: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder with more tests, marked with tasks.")
+        Path | None, typer.Option(metavar="DIR", help="A folder with more tests. Each test is marked with its task.")
     ] = None,
     jobs: Annotated[
         int, typer.Option(metavar="N", help="How many submissions to grade at once. 0 means one per CPU.")
     ] = 0,
-    patience: Annotated[float, typer.Option(metavar="S", help="Seconds that a test waits for one answer.")] = 10,
+    patience: Annotated[
+        float, typer.Option(metavar="S", help="Seconds that a test waits for one answer from the submission.")
+    ] = 10,
     seconds: Annotated[float, typer.Option(metavar="S", help="Seconds for all tests of a submission.")] = 300,
     memory: Annotated[
         int, typer.Option(metavar="MIB", help="Memory that a submission may use. Not enforced on macOS.")
@@ -121,7 +123,8 @@ def grade_report(
     out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the page.")] = Path("report.html"),
     lang: Lang = None,
 ) -> None:
-    """Make a page of grades, tasks by students, with the most common mistakes. Write the grades as CSV next to it."""
+    """Make a page with a row for each student, a column for each task, and the most common mistakes. Write the grades
+    as CSV next to the page."""
     with reporting(lang) as words:
         try:
             read = from_json(grades.read_text(encoding="utf-8"))
@@ -159,7 +162,8 @@ def _check(
 
 
 def _file_names(names: list[str]) -> list[str]:
-    """Choose a file name for each grade, even if names differ only in characters that a file name cannot have."""
+    """Choose a different file name for each grade, even if names differ only in characters that a file name cannot
+    have."""
     files: list[str] = []
     taken: set[str] = set()
     for name in names:

@@ -101,7 +101,7 @@ class Grade:
 
 @dataclass(frozen=True)
 class GradingLimits:
-    """The time, memory and sandbox of a submission."""
+    """The limits on a submission's time and memory, and the sandbox that it runs in."""
 
     patience: float = 10  # seconds that a test waits for one answer
     seconds: float = 300  # seconds for all tests
@@ -119,7 +119,7 @@ def grade_all(
 ) -> list[Grade]:
     """Grade up to `jobs` submissions at a time, and return the grades in the order of the submissions.
 
-    on_grade: a function that is called with each grade as soon as the grade is final. Ctrl-C ends all processes.
+    on_grade: a function that is called with each grade as soon as the submission is graded. Ctrl-C ends all processes.
     """
     stop = threading.Event()
     with _tests(hidden) as tests, ThreadPoolExecutor(jobs) as pool:
@@ -168,7 +168,7 @@ def _check_hidden(days: list[Day], tests: Path) -> None:
 def _grade_safely(
     submission: Submission, days: list[Day], tests: Path, limits: GradingLimits, stop: threading.Event
 ) -> Grade:
-    """Return the grade, even if an error occurs, so that the other submissions are graded as well."""
+    """Return a grade even if grading raises an error, so that the other submissions are graded as well."""
     problem = submission.problem
     if not problem:
         try:

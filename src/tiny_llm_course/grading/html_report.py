@@ -55,7 +55,7 @@ def _average(grades: list[Grade], words: Messages) -> str:
 
 
 def _protection(grades: list[Grade], words: Messages) -> str:
-    """Return a sentence that names the submissions' sandbox, or "" if the file of grades does not name one."""
+    """Return a sentence that names the submissions' sandbox. Return "" if the file of grades names no sandbox."""
     if count := sum(grade.protection == NONE for grade in grades):
         return words("grades_unprotected", count=count)
     used = {grade.protection for grade in grades if grade.protection}

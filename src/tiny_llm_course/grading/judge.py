@@ -18,7 +18,7 @@ from .remote import Connection, GoneError
 from .sandbox import BUBBLEWRAP, NONE, SANDBOX_EXEC
 
 START_SECONDS = 120  # for the imports of a new process, on a busy machine
-MAX_DEATHS = 3  # after this many processes of a submission have died, its other tests fail without a process
+MAX_DEATHS = 3  # after this many processes of a submission have died, its other tests fail without a new process
 MEMORY = 2**32  # bytes
 PACKAGES = ("given", "given.serving", "kernels", "native", "serving")  # accessed through the package under test
 MODULE = "tiny_llm_course.grading.worker"
@@ -28,7 +28,9 @@ HELPERS = ("barred.py", "hangs.py", "scenes.py", "stalled.py")  # modules of the
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--submission", metavar="DIR", help="folder with the submission's package tiny_llm")
-    parser.addoption("--sandbox", choices=[BUBBLEWRAP, SANDBOX_EXEC, NONE], default=NONE, help="what it runs in")
+    parser.addoption(
+        "--sandbox", choices=[BUBBLEWRAP, SANDBOX_EXEC, NONE], default=NONE, help="the submission's sandbox"
+    )
     parser.addoption("--memory", type=int, default=MEMORY, metavar="BYTES", help="memory that a submission may use")
     parser.addoption("--patience", type=float, default=30, metavar="S", help="seconds to wait for an answer")
 
@@ -57,7 +59,7 @@ def package_of(request: pytest.FixtureRequest) -> RemotePackage | None:
 class RemotePackage:
     """A package whose modules, such as `package.kernels.softmax`, are in the submission's process.
 
-    begin: a function that starts the test in that process, and is called when the test first asks for a module.
+    begin: a function that starts the test in that process. The function is called when the test first uses a module.
     """
 
     def __init__(self, begin: Callable[[], Connection], name: str = ""):
@@ -83,7 +85,7 @@ class RemotePackage:
 
 
 class Worker:
-    """The submission's process. If it dies, the next test starts a new process."""
+    """The submission's process. If the process dies, the next test starts a new one."""
 
     def __init__(self, config: pytest.Config):
         self._submission = Path(config.getoption("--submission")).resolve()
@@ -105,7 +107,8 @@ class Worker:
         return connection
 
     def asking(self, name: str, here: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that calls an MLX function here and, by its name, in the submission's process."""
+        """Return a function that calls an MLX function in this process, and then the MLX function with this name in the
+        submission's process. The result is the submission's, except in a replay."""
 
         def both(*values: Any) -> Any:
             found = here(*values)

@@ -1,6 +1,6 @@
 """Compiles submitted kernels. The worker cannot do this, because a submission may not start a process.
 
-A submission decides what the compiler reads and how long it takes. So the compiler runs in the submission's sandbox,
+A submission decides what the compiler reads and how long the compilation takes, so the compiler runs in its sandbox,
 with the submission's limits.
 """
 
@@ -38,7 +38,8 @@ STEP = 0.2  # seconds between checks of `stop`
 def is_taken(path: str, workspace: Workspace) -> bool:
     """Tell whether a submitted file is used. Of the course's files in `kernels`, only those with tasks can be replaced.
 
-    A header that tiny_llm_native has is not used, because the compiler would find it before the course's header.
+    A submitted header with the name of a header in tiny_llm_native is not used, because the compiler would find it
+    first.
     """
     path = path.casefold()  # on some disks, names that differ only in case are the same file
     own = workspace.reference / path
@@ -53,7 +54,7 @@ def is_taken(path: str, workspace: Workspace) -> bool:
 
 
 def replaced(files: Mapping[str, bytes], workspace: Workspace) -> list[str]:
-    """Return the submitted files that differ from files of tiny_llm_native, which the course uses instead."""
+    """Return the submitted files in whose place the course uses a file of tiny_llm_native with other content."""
     own = {path: workspace.native / path.removeprefix("kernels/") for path in files if path.startswith("kernels/")}
     return [path for path, file in own.items() if file.exists() and file.read_bytes() != files[path]]
 
@@ -63,8 +64,8 @@ def compile_submitted(package: Path, sandbox: str, memory: int, seconds: float, 
     kernel's tests report that the kernel does not compile.
 
     The course's own kernels, which given code calls, are compiled in their own folder.
-    memory: the limit of each compiler in bytes. seconds: the time limit for all kernels. Setting `stop` ends the
-    compilers at once.
+    memory: the memory limit of each compiler, in bytes. seconds: the time limit for all kernels. Setting `stop` ends
+    the compilers at once.
 
     Return whether every compiler ended by itself.
     """
@@ -81,7 +82,7 @@ def compile_submitted(package: Path, sandbox: str, memory: int, seconds: float, 
 
 
 def _compile(package: Path, file: Path, sandbox: str, memory: int, seconds: float, stop: threading.Event) -> bool:
-    """Compile a kernel as the worker would, so that errors give the file's path relative to the package."""
+    """Compile a kernel as the worker would, so that error messages give the file's path relative to the package."""
     built = mlx_extension.built(file.parent)
     command = ["-I", "-c", COMPILE, str(SRC), "{}", str(file)]
     box = Box(sandbox, package, reads=[package], writes=[built])

@@ -27,10 +27,10 @@ def known() -> frozenset[str]:
 
 
 def package_roots(paths: Iterable[str]) -> list[str]:
-    """Return the folders called tiny_llm that contain files of the package; if there are none, all folders with such
-    files.
+    """Return the folders called tiny_llm that contain files of the package. If there is no such folder, return all
+    folders that contain files of the package.
 
-    The best folder comes first. It is the folder nearest to the top, where src does not count as a level.
+    The best folder comes first: the folder nearest to the top. A folder called src does not count as a level.
 
     Raises:
         RefusedError: two folders are equally good.
@@ -49,8 +49,8 @@ def listed(names: Collection[str]) -> str:
 
 
 def roots_of(path: str) -> list[str]:
-    """Return the folders that could be the package, judged by this file: `x/kernels/attention.py` names x and
-    x/kernels."""
+    """Return the folders that could be the package, judging by this file: x and x/kernels for
+    `x/kernels/attention.py`."""
     parts = path.split("/")
     return ["/".join(parts[:-depth]) for depth in (1, 2) if "/".join(parts[-depth:]) in known()]
 

@@ -1,4 +1,4 @@
-"""Runs a submission's Metal kernels, since a submission may not start a process: `metal.py SOCKET SANDBOX MEMORY`.
+"""Runs a submission's Metal kernels, because a submission may not start processes: `metal.py SOCKET SANDBOX MEMORY`.
 
 These kernels are compiled to machine code, like those in C++ (kernel_builds.py), so they run in the sandbox and with
 the limits of the submission's process.
@@ -35,7 +35,8 @@ Counted: TypeAlias = tuple[tuple[int, ...], dict[str, tuple[int, ...]], dict[str
 
 
 class MetalRunner:
-    """The judge's side: a process that starts at the first call and runs kernels. folder: holds compiled kernels."""
+    """The judge's side: a process that starts at the first call and runs kernels. folder: the place for compiled
+    kernels."""
 
     def __init__(self, folder: Path, sandbox: str, memory: int):
         self._folder = folder
@@ -45,7 +46,8 @@ class MetalRunner:
         self._connection: Connection | None = None
 
     def run(self, *request: Any) -> Answer:
-        """Run a kernel call that `elsewhere` sent. If the test counts memory traffic, add the kernel's traffic."""
+        """Run a kernel call that `elsewhere` sent. If the test counts memory traffic, add the kernel's traffic to the
+        test's counts."""
         from metal_host.observe import observer
 
         test = observer()

@@ -24,18 +24,18 @@ from .sandbox import BUBBLEWRAP, wrapped
 __all__ = ["Box", "limit", "uncounted"]
 
 PR_SET_PDEATHSIG = 1
-PATH = "/usr/bin:/bin"  # the order of most shells, because the compiler's path identifies compiled kernels
+PATH = "/usr/bin:/bin"  # in the order of most shells, because compiled kernels are identified by the compiler's path
 CPU_SECONDS, FILES, THREADS = 3600, 256, 1024
 RESERVED = 2**36  # bytes of address space that checked Metal kernels reserve without using memory
-PER_NAMESPACE = [5, 14]  # from this version of Linux on, a limit of processes counts only the sandbox's processes
+PER_NAMESPACE = [5, 14]  # from this version of Linux on, the limit on processes counts only those in the sandbox
 
 
 @dataclass(frozen=True)
 class Box:
     """The sandbox and the folder in which a submission's processes run, without the grader's environment variables.
 
-    reads: the paths that the processes see besides Python and the course's own modules. writes: paths that they see and
-    may change.
+    reads: the paths that the processes see besides Python and the course's own modules. writes: the paths that the
+    processes see and may change.
     """
 
     sandbox: str
@@ -79,7 +79,7 @@ def uncounted(what: str) -> Iterator[None]:
 
 
 def limit(sandbox: str, memory: int, file: int) -> None:
-    """Set this process's limits, and make it end when the judge ends.
+    """Set the limits of this process. On Linux, also make the process end when the judge ends.
 
     memory: bytes that the process may use. file: bytes that the process may write into one file.
     """

@@ -27,8 +27,8 @@ from contextlib import suppress
 compiler, *unseen = sys.argv[1:]
 for folder in unseen:
     with suppress(OSError):
-        assert not os.listdir(folder), f"{folder} can be read in it"
-assert not compiler or shutil.which(compiler), f"{compiler} is not in the folders that it shows"
+        assert not os.listdir(folder), f"{folder} can be read in the sandbox"
+assert not compiler or shutil.which(compiler), f"{compiler} is not in the folders that the sandbox shows"
 """
 
 
@@ -43,7 +43,7 @@ class Protection:
 
 @cache
 def protection() -> Protection:
-    """Return the sandbox that works on this machine. To find out, start it and check which folders it hides.
+    """Find the sandbox that works on this machine: start a sandbox, and check which folders it hides.
 
     Raises:
         CommandError: on Linux, the library that filters system calls is missing.

@@ -111,7 +111,8 @@ class Connection:
         self._stream.settimeout(seconds)
 
     def request(self, operation: str, *values: Any) -> Any:
-        """Send a request to the other side, and return its answer or raise its error. Meanwhile, answer its requests.
+        """Send a request to the other side, and return the answer or raise the error that the other side reports.
+        Answer the other side's requests while waiting.
 
         Raises:
             GoneError: there is no answer.
@@ -122,7 +123,7 @@ class Connection:
         while True:
             kind, content, changed = self._receive()
             self.is_broken = changed and kind == "request"  # such a request will not be answered
-            if changed:  # reported, but not copied back: a submission may not change its inputs
+            if changed:  # the change is reported, but not copied back: a submission may not change its inputs
                 raise ChangedError("an argument was changed: `x += y` and `x[...] = y` write into the caller's array")
             if kind == "value":
                 return content
@@ -208,7 +209,9 @@ class Connection:
         """Receive a message. Return its kind, its content, and whether the other side changed an argument."""
         sizes = struct.unpack(">QQ", self._read(16))
         if sizes[0] > MAX_HEADER or sum(sizes) > MAX_MESSAGE:
-            raise GoneError(f"a message of {sizes} bytes, of which {(MAX_HEADER, MAX_MESSAGE)} are allowed")
+            raise GoneError(
+                f"header and arrays have {sizes} bytes; the limits of header and message: {(MAX_HEADER, MAX_MESSAGE)}"
+            )
         header, data = self._read(sizes[0]), self._read(sizes[1])
         try:
             kind, content, changed, lengths = json.loads(header)
@@ -303,7 +306,7 @@ class Connection:
 
     def _number_of(self, value: Any) -> int:
         if not self._is_open and isinstance(value, KEPT_BACK):
-            raise PermissionError(f"a submission may not have a {type(value).__name__} of the tests")
+            raise PermissionError(f"a submission may not access a {type(value).__name__} of the tests")
         if id(value) not in self._numbers:
             self._objects.append(value)
             self._numbers[id(value)] = len(self._objects) - 1

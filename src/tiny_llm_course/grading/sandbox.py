@@ -57,7 +57,7 @@ def wrapped(sandbox: str, command: list[str], reads: Iterable[Path] = (), writes
 
 def _bubblewrap(reads: list[Path], writes: list[Path]) -> list[str]:
     for folder in HIDDEN:
-        folder.mkdir(exist_ok=True)  # otherwise another command may create it while the sandbox runs
+        folder.mkdir(exist_ok=True)  # otherwise another command may create the folder while the sandbox runs
     mounts = dict.fromkeys(map(Path, (*SYSTEM, *LINKED)), "--ro-bind-try")
     mounts |= dict.fromkeys([*_python(), *(SRC / name for name in COURSE), *reads], "--ro-bind")
     mounts |= dict.fromkeys([ROOT, *HIDDEN], "--tmpfs")
@@ -75,7 +75,7 @@ def _bubblewrap(reads: list[Path], writes: list[Path]) -> list[str]:
 def _profile(reads: list[Path], writes: list[Path]) -> str:
     shown = [*_python(), *(SRC / name for name in COURSE), *reads, *writes]
     return PROFILE.format(
-        processes="" if writes else "(deny process-fork)",  # a compiler, which has `writes`, has to fork
+        processes="" if writes else "(deny process-fork)",  # only a compiler has `writes`, and compilers fork
         hidden=_subpaths([ROOT]),
         shown=_subpaths(shown),
         within=_subpaths(HIDDEN),

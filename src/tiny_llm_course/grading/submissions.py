@@ -91,7 +91,7 @@ def _in(path: Path, apart_from: Path | None, pool: ThreadPoolExecutor) -> Iterat
 
 def _is_one(folder: Path) -> bool:
     """Tell whether a folder is one submission, with the package at its top. If the package's files themselves are at
-    the top, there may be no other students' folders or archives next to them."""
+    the top, the folder is one submission only if no other students' folders or archives are next to these files."""
     if any((folder / place / file).is_file() for place in PLACES for file in known()):
         return True
     if not any((folder / file).is_file() for file in known()):
@@ -107,7 +107,8 @@ def _single(entry: Path) -> re.Match[str] | None:
 
 @cache
 def _single_name() -> re.Pattern[str]:
-    """Return a pattern for names as platforms change them: `lee_123_attention.py`, `attention-2.py`."""
+    """Return a pattern for file names, with the changes that platforms make: `lee_123_attention.py`,
+    `attention-2.py`."""
     modules = "|".join(sorted({Path(path).stem for path in known()}))
     return re.compile(rf"(?P<student>(.*?[ _-])??)(?P<module>{modules})([ -]?\(?\d+\)?)?(?P<suffix>\.(py|cpp|h|metal))")
 

@@ -1,7 +1,7 @@
 """Reads the package out of a submission: `python -m tiny_llm_course.grading.take PATH`.
 
-This module runs in a process of its own, because reading a crafted archive can take hours, or all memory. The output is
-JSON: either `files` (path in the package -> content in base64) and a `note`, or a `problem`.
+This module runs in a process of its own, because reading a crafted archive can take hours or exhaust the memory. The
+output is JSON: either `files` (path in the package -> content in base64) and a `note`, or a `problem`.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _shown(path: str, entry: HandedInFile) -> str:
 
 
 def _contents(files: dict[str, HandedInFile]) -> dict[str, bytes]:
-    """Read the files, or refuse them if they are too many or too large."""
+    """Read the files. Refuse the submission if it has too many files or too many bytes."""
     total = sum(entry.size for entry in files.values())
     if len(files) > MAX_FILES or total > MAX_BYTES:
         raise RefusedError(
@@ -119,7 +119,7 @@ def _reason(error: Exception) -> str:
 
 
 def main() -> None:
-    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))  # SIGXCPU, and then SIGKILL
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))  # SIGXCPU at the limit, SIGKILL a second later
     if sys.platform == "linux":
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     try:

@@ -51,8 +51,8 @@ def main() -> None:
         mx.set_default_device(mx.gpu if device == "gpu" else mx.cpu)
 
     def reset_peak() -> None:
-        """Measure peak memory from now on, so that the copies of the judge's arrays, which only grading makes, do not
-        count."""
+        """Measure peak memory from now on. The copies of the judge's arrays do not count, because only grading makes
+        them."""
         connection.received = 0
         mx.reset_peak_memory()
 

@@ -48,7 +48,7 @@ class Backups:
     `after` has the files that the command wrote. `backup.json` lists the files, since a new file has no copy in
     `before`. While there is a file `writing`, the command is running, or was killed.
 
-    merges: for files that git cannot merge properly, the function that takes a change back, keyed by the file's name.
+    merges: functions that take back a change in a file that git cannot merge properly, keyed by the file's name.
     on_taken_back: a function that is called with a command's folder after the command's files have been restored.
     """
 
@@ -65,7 +65,7 @@ class Backups:
         self._on_taken_back = on_taken_back
 
     def write(self, files: Mapping[Path, bytes | None], reason: Text) -> Path:
-        """Do what `writing` does, with an empty block. Return the folder of the copies."""
+        """Write files as `writing` does, but without a block. Return the folder of the copies."""
         with self.writing(files, reason) as copies:
             return copies
 
@@ -74,7 +74,7 @@ class Backups:
         """Write files in the root folder, and remove the files whose content is None. Yield the folder of the copies.
 
         If writing or the block fails, all files are restored. If the process is killed, `take_back_interrupted`
-        restores them. undoes: the folder name of the command that this command takes back, or "".
+        restores the files. undoes: the folder name of the command that this command takes back, or "".
 
         Raises:
             CommandError: a file is read-only, or the disk is full. No file was changed.
@@ -115,8 +115,8 @@ class Backups:
         return Undone(record["reason"], list(contents), copies)
 
     def take_back_interrupted(self) -> Text | None:
-        """Take back the changes of a command that was killed while it was writing, and return the command's reason;
-        None if no command was killed.
+        """Take back the changes of a command that was killed while it was writing, and return the command's reason.
+        Return None if no command was killed.
 
         The caller must hold the lock.
         """
@@ -183,7 +183,7 @@ class Backups:
         changed since then, the file stays as it is.
 
         Raises:
-            CommandError: the system refused. The next command tries again.
+            CommandError: the system refused to change a file. The next command tries again.
         """
         shutil.rmtree(copies / "new", ignore_errors=True)
         with _brought_back_later():
@@ -209,8 +209,8 @@ class Backups:
             write_whole(path, content)
 
     def _without(self, copies: Path, name: str) -> bytes | None:
-        """Return the present content of a file without the changes that the command made; None if the file must be
-        removed."""
+        """Return the present content of a file without the changes that the command made. Return None if the file must
+        be removed."""
         now, before, after = (content_of(file) for file in self._versions(copies, name))
         if now is None or now == after:
             return before
@@ -271,7 +271,7 @@ def _copy(content: bytes, copy: Path, path: Path) -> None:
 
 
 def _check_writable(files: Iterable[Path]) -> None:
-    """Raise a CommandError if a file is read-only. `os.replace` would replace the file all the same."""
+    """Raise a CommandError if a file is read-only. `os.replace` would replace even a read-only file."""
     from ..ui import CommandError  # imported here, since tests load this module and need no messages
 
     for path in files:

@@ -28,7 +28,7 @@ class GitFile:
     is_executable: bool
 
     def holds(self, content: bytes) -> bool:
-        """Tell whether this is the file's content. Line ends may differ, since git may have checked the file out with
+        """Tell whether the file has this content. Line ends may differ, since git may have checked the file out with
         CRLF."""
         return self.blob in (self._hash(content), self._hash(content.replace(b"\r\n", b"\n")))
 
@@ -60,8 +60,8 @@ class Git:
         return self.base(head, other) == other
 
     def base(self, head: str, other: str) -> str | None:
-        """Return the last commit that both histories have, or None, for example in a shallow clone or a copy with
-        a history of its own."""
+        """Return the last commit that both histories have. Return None if there is none, for example in a shallow clone
+        or in a copy with a history of its own."""
         run = subprocess.run(["git", "merge-base", head, other], cwd=self._root, capture_output=True, text=True)
         return run.stdout.strip() or None
 
@@ -77,7 +77,8 @@ class Git:
     def record(self, files: list[Path], new: str, copies: Path) -> None:
         """Make a merge commit of these files, so that a later `git pull` finds no conflict. Other changes stay staged.
 
-        copies: the folder where the commit is noted first, so that `take_back_commit` can find it.
+        copies: the folder in which the commit is noted before HEAD moves, so that `take_back_commit` can find the
+        commit.
         """
         head = self.commit("HEAD")
         names = [path.relative_to(self._root).as_posix() for path in files]
@@ -100,7 +101,7 @@ class Git:
             self.run("reset", "--quiet", "--", *names)
 
     def run(self, *arguments: str, **environment: str) -> bytes:
-        """Run git and return what it prints. Raises a CommandError with git's message if git fails."""
+        """Run git, and return its output. If git fails, raise a CommandError with git's message."""
         run = subprocess.run(["git", *arguments], cwd=self._root, capture_output=True, env=os.environ | environment)
         if run.returncode:
             command = next(part for part in arguments if part != "-c" and "=" not in part)

@@ -27,8 +27,8 @@ def command_of(day: Day) -> str:
 
 
 def show_finished(day: Day, workspace: Workspace, words: Messages) -> None:
-    """Show what the learner can do once all tasks of this day, or even of its week, are done. While a task of the day
-    is open, show nothing."""
+    """If all tasks of this day are done, show what the learner can do next. If the whole week is done, show its closing
+    text, too. If a task of the day is open, show nothing."""
     if any(workspace.state(task.id) is None for task in day.tasks):
         return
     show(words("day_finished", week=day.week, day=day.number, command=command_of(day)))

@@ -1,5 +1,5 @@
-"""The commands that say what to do: `tiny-llm next`, `progress` and `hint`. The commands start quickly, because this
-module does not import MLX."""
+"""The commands that tell the learner what to do: `tiny-llm next`, `progress` and `hint`. The commands start quickly,
+because this module does not import MLX."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ __all__ = ["hint", "next_task", "progress"]
 def next_task(
     path: Annotated[
         str | None,
-        typer.Option(metavar="|".join(PATHS), help="Follow this path from now on: 12 hours, or the whole course."),
+        typer.Option(
+            metavar="|".join(PATHS),
+            help="Follow this path from now on: the short path of 12 hours, or the whole course.",
+        ),
     ] = None,
     lang: Lang = None,
 ) -> None:
@@ -45,7 +48,7 @@ def _follow(path: str, workspace: Workspace, words: Messages) -> None:
 
 
 def progress(lang: Lang = None) -> None:
-    """Show all tasks: solved, skipped, open."""
+    """Show which tasks are solved, skipped or open."""
     with reporting(lang) as words:
         progress_table(Workspace(), words)
 

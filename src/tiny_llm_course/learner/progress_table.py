@@ -14,7 +14,7 @@ __all__ = ["progress_table", "week_list"]
 
 
 def progress_table(workspace: Workspace, words: Messages) -> None:
-    """Show all weeks, days and tasks, and how far the learner has got."""
+    """Show all weeks, days and tasks, and the learner's progress."""
     for week in weeks():
         _show_week(week, workspace, words)
     if (path := workspace.progress.path) != ALL:

@@ -134,7 +134,8 @@ def _fill_in(open_: list[Task], workspace: Workspace, words: Messages, what: str
 
 
 def _with_solutions(workspace: Workspace, chosen: list[Task]) -> dict[Path, str]:
-    """Return the learner's files with the reference's code for some tasks."""
+    """Return the texts of the learner's files that have code of these tasks, with the reference's code in its place.
+    The texts are keyed by file."""
     texts: dict[Path, str] = {}
     for task in chosen:
         for file, names in workspace.parts(day_of(task.id), task.id).items():

@@ -18,7 +18,7 @@ __all__ = ["check_stubs", "write_stubs"]
 def write_stubs(reference: Path, out: Path, manifest: Path) -> list[str]:
     """Write the stubs of the files in `reference` to `out`. Return a line for each file that was changed.
 
-    `manifest` has the hash of each stub that was written last. A file with another hash is a learner's work.
+    `manifest` has the hash of each stub as it was last written. A file with another hash is a learner's work.
 
     Raises:
         StubError: a file in `out` is a learner's work, or a file in `reference` is faulty. Nothing was written.
@@ -28,7 +28,7 @@ def write_stubs(reference: Path, out: Path, manifest: Path) -> list[str]:
         raise StubError(
             "nothing was written, because these files were edited:\n"
             + "".join(f"  {out / path}\n" for path in plan.edited)
-            + "To keep your work there is nothing to do. For a fresh stub move your file away and run this again."
+            + "To keep your work, do nothing. For a fresh stub, move your file away and run this again."
         )
     for path in plan.stale:
         write_whole(out / path, plan.stubs[path])

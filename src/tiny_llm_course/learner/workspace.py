@@ -60,8 +60,8 @@ class Workspace:
         files = {(day.week, day.number): self.files(day) for day in select_days(None, None)}
 
         def rank(stub: Stub) -> tuple[TaskId, int, int]:
-            """Return a stub's place in the order of writing: by task, within a day by file in the syllabus's order,
-            then by line."""
+            """Return a stub's rank in the order in which learners write code: by task, then by file in the order of the
+            syllabus, then by line."""
             of_day = files.get((stub.task.week, stub.task.day), [])
             return stub.task, of_day.index(stub.file) if stub.file in of_day else len(of_day), stub.line
 
@@ -86,8 +86,8 @@ class Workspace:
         return [task for task in between if task not in on_path and self.state(task.id) is None]
 
     def next_task(self, path: str | None = None) -> Task | None:
-        """Return the next open task on a path, by default the learner's path: the first one in the learner's current
-        week or later; without one, the first in an earlier week.
+        """Return the next open task on a path, by default the learner's path. An open task in the learner's current
+        week or later comes first, then one in an earlier week. Return None if no task is open.
 
         The course begins with week 1. Tasks of week 0 are returned only if the learner has begun week 0, and has done
         no task of another week yet.

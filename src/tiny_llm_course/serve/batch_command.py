@@ -29,9 +29,9 @@ from .serving_options import Cache, Check, Draft, MaxRunning, NumDrafts, Pages, 
 
 __all__ = ["batch"]
 
-MOST_EMPTY = 3  # steps in a row without work; after more than these, no request can make progress
+MOST_EMPTY = 3  # the most steps in a row without work: after more steps, no request can make progress
 
-_OF_ALL = (FloatingPointError, NotImplementedError)  # end all requests: logits are not finite; code is a stub
+_OF_ALL = (FloatingPointError, NotImplementedError)  # errors that end all requests: non-finite logits, or a stub
 
 
 def batch(
@@ -41,8 +41,8 @@ def batch(
             metavar="FILE.jsonl",
             help='A request on each line: {"prompt": TEXT} to continue, or {"messages": [{"role": "user", "content": '
             'TEXT}]} to answer. Other keys: "id", "max_tokens", "temperature", "top_k", "top_p", "min_p", '
-            '"repetition_penalty", "seed", "stop", "stop_token_ids", "ignore_eos". Default: 256 tokens, always the '
-            "likeliest.",
+            '"repetition_penalty", "seed", "stop", "stop_token_ids", "ignore_eos". Default: up to 256 tokens, each '
+            "time the likeliest.",
         ),
     ],
     out: Annotated[
@@ -71,12 +71,13 @@ def batch(
     record: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Write what each step did, for `viz schedule`. An existing file is replaced."
+            metavar="FILE", help="Write a record of each step, for `viz schedule`. An existing file is replaced."
         ),
     ] = None,
     lang: Lang = None,
 ) -> None:
-    """Serve a file of requests together, and write a result for each. If interrupted, run it again to continue."""
+    """Serve a file of requests together, and write a result for each. To continue after an interruption, run the
+    command again."""
     with reporting(lang) as words:
         wanted = Wanted(package_of(impl), model, dtype, bits, layers, threads, fast)
         options = Options(wanted, max_running, token_budget, cache, pages, page_size, check, draft, num_drafts)
@@ -155,7 +156,7 @@ class _Run:
         return {"model": options.wanted.model, "cache": self.serving.kind.name, **sizes}
 
     def go(self, observers: Sequence[Observer], show: Callable[[_Run], None]) -> None:
-        """Run until each request has a result. show: is called with this run after each step."""
+        """Run until each request has a result. show: a function that is called with this run after each step."""
         if not self.queue:
             return
         longest = max(len(tokens) + request.params["max_tokens"] for request, tokens in self.queue)
@@ -211,8 +212,8 @@ class _Run:
         self.results.add(BatchResult(id=asked.id, text="", finish_reason="error", usage=usage, error=str(error)))
 
     def _write(self, request: Any) -> None:
-        """Write a request's result. An error of the model or of a learner's code concerns all requests, so the
-        error is raised."""
+        """Write a request's result. Raise an error of the model or of a learner's code, because such an error concerns
+        all requests."""
         if isinstance(request.error, _OF_ALL) or (request.error is not None and is_learners(request.error)):
             raise request.error
         self.ended += len(request.output)
@@ -237,7 +238,7 @@ def _usage(prompt: int, output: int) -> Usage:
 
 @contextmanager
 def _board(count: int, words: Messages) -> Iterator[Callable[[_Run], None]]:
-    """Show a bar on stderr if that is a terminal. Yield a function that shows a run's progress there."""
+    """Show a bar on stderr if stderr is a terminal. Yield a function that shows a run's progress on the bar."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[state]}", markup=False))

@@ -38,8 +38,8 @@ class BatchResult(BaseModel):
 class Results:
     """The results in a file, including those of an earlier run. Use this class as a context manager.
 
-    When `add` returns, the new line is on the disk. After a crash, only the last line can be incomplete; it is then
-    removed. done: the ids that have a result. num_errors: how many of these results are errors.
+    When `add` returns, the new line is on the disk. After a crash, only the last line can be incomplete; an incomplete
+    line is removed. done: the ids that have a result. num_errors: how many of these results are errors.
 
     Raises:
         CommandError: another `batch` uses the file, or the file holds anything but results of these requests.
@@ -134,7 +134,7 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _is_cut(half: bytes) -> bool:
-    """Tell whether this is the incomplete line of a result: invalid JSON that begins as a result does."""
+    """Tell whether this is the incomplete line of a result: invalid JSON that begins like a result."""
     try:
         json.loads(half)
     except (ValueError, RecursionError):

@@ -19,7 +19,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 __all__ = ["ARRIVAL", "ClientConnection", "Rarely", "Runner", "most_connections"]
 
 ARRIVAL = 30.0  # seconds that a request, head and body, may take to arrive
-SOME = 4096  # bytes that are read at once; sent as chunks of one byte, they stop the loop for about 15 ms
+SOME = 4096  # bytes that are read at once; if they arrive as chunks of one byte, they block the loop for about 15 ms
 IDLE = 5  # seconds that a connection stays open between two requests
 MOST = 1000  # connections; each takes about 20 KiB
 OTHER_FILES = 128  # other open files: accepted sockets that are not counted yet, models, libraries
@@ -29,16 +29,16 @@ PAUSE = 60.0  # seconds between two equal lines of the log
 
 
 def most_connections() -> int:
-    """Return the limit of connections that keeps the process from running out of files."""
+    """Return a limit on connections that keeps the process from running out of file descriptors."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST if limit == resource.RLIM_INFINITY else max(1, min(MOST, limit - OTHER_FILES))
 
 
 class ClientConnection(H11Protocol):
-    """A client's connection. While it waits for its client, it may be closed in favour of a newer connection.
+    """A client's connection. While a connection waits for its client, it may be closed in favour of a newer connection.
 
-    most: the limit of connections at the same time. waiting: the connections that wait for a request, or for a client
-    that does not read, with the longest wait first.
+    most: the largest number of connections at the same time. waiting: the connections that wait for a request, or for a
+    client that does not read, with the longest wait first.
     """
 
     def __init__(self, most: int, waiting: dict[ClientConnection, None], **about: Any):
@@ -136,7 +136,7 @@ class Runner(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http=partial(ClientConnection, most_connections(), {}),  # type: ignore[arg-type]  # called as a class is
+                http=partial(ClientConnection, most_connections(), {}),  # type: ignore[arg-type]  # called like a class
                 ws="none",  # a connection that changes its protocol would escape the limits
                 lifespan="off",
                 log_level="warning",
@@ -150,11 +150,11 @@ class Runner(uvicorn.Server):
     async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets)
         for listener in sockets:
-            listener.listen(QUEUED)  # asyncio has set the system's queue to the length of its own
+            listener.listen(QUEUED)  # asyncio has set the length of the system's queue to ACCEPTED
 
 
 class Rarely(logging.Filter):
-    """A filter that passes each message at most once in PAUSE seconds, and adds how often it was held back."""
+    """A filter that passes each message at most once in PAUSE seconds, and adds how often the message was held back."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()

@@ -14,21 +14,22 @@ from .engine_protocols import AsyncEngine, Batch, EndedRequest, Engine, Request,
 
 __all__ = ["Dashboard"]
 
-INTERVAL = 0.1  # seconds between two updates: an engine runs hundreds of steps per second, but a web page needs ten
-MOST_EVENTS = 200  # per second, for all readers together; with many readers, each one sees fewer
+INTERVAL = 0.1  # seconds between two updates of the web page; an engine runs hundreds of steps per second
+MOST_EVENTS = 200  # updates per second for all readers together; with many readers, each one sees fewer updates
 WINDOW = 2.0  # seconds over which the speed is measured
 FREE, KEPT = -2, -1  # a page without a holder; a page that only the prefix tree holds
 
 
 class _Speed:
-    """Generated tokens per second over the last WINDOW seconds, or since the second-to-last step if that is longer."""
+    """Generated tokens per second over the last WINDOW seconds, or since the second-to-last step if that step was
+    earlier."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()  # a time, and the number of tokens until then
         self._is_idle = True
 
     def note(self, now: float, tokens: int, is_idle: bool) -> None:
-        """Record the number of tokens at a time. is_idle: whether nothing is computed until the next call."""
+        """Record the number of tokens at this time. is_idle: whether nothing is computed until the next call."""
         if self._is_idle and self.at(now) == 0:
             self._seen.clear()  # do not count a long time without work as a slow step
         self._seen.append((now, tokens))
@@ -44,7 +45,7 @@ class _Speed:
 
 
 class Dashboard:
-    """An observer that counts tokens, and describes an engine between two steps on request.
+    """An observer that counts tokens and, on request, describes an engine between two steps.
 
     ended: the finished requests that a `Metrics` remembers.
     """
@@ -115,7 +116,8 @@ class Dashboard:
             self._num_readers -= 1
 
     async def _shared_look(self, engine: AsyncEngine) -> str:
-        """Return the description that is being made or is younger than INTERVAL seconds; otherwise make another."""
+        """Return the last description if it is still being made, or is younger than INTERVAL seconds. Otherwise make a
+        new one."""
         now = self._clock()
         if self._looking is None or (self._looking.done() and now - self._looked >= INTERVAL):
             self._looking, self._looked = asyncio.ensure_future(self._as_json(engine)), now

@@ -1,7 +1,7 @@
-"""Protocols for the objects with which commands serve requests: only the members that commands read or call.
+"""Protocols for the objects with which commands serve requests. They list only the members that commands read or call.
 
 The objects may come from the reference or from a learner's package, so commands name these protocols instead of
-classes. Where the reference is installed, mypy checks that the reference's classes fit.
+classes. Where the reference is installed, mypy checks that the reference's classes match the protocols.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Observer(Protocol):
 
 
 class EndedRequest(Protocol):
-    """The record of a finished request. first: seconds to its first token. rate: tokens per second."""
+    """The record of a finished request. first: seconds until the request's first token. rate: tokens per second."""
 
     @property
     def id(self) -> str: ...

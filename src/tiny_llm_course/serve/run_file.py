@@ -12,7 +12,7 @@ __all__ = ["FORMAT", "VERSION", "RunAbort", "RunChunk", "RunFile", "RunPages", "
 
 FORMAT: Literal["tiny-llm run"] = "tiny-llm run"
 VERSION: Literal[2] = 2
-_END = 2**53  # JavaScript counts exactly up to this number
+_END = 2**53  # JavaScript represents all whole numbers below this one exactly
 Count = Annotated[int, Field(ge=0, lt=_END)]
 Size = Annotated[int, Field(ge=1, lt=_END)]
 Seconds = Annotated[float, Field(ge=0)]  # since the recorder was created
@@ -24,7 +24,7 @@ class _Part(BaseModel):
 
 class RunChunk(_Part):
     """The tokens of one request that a step computed: positions from `start` up to but not including `start + length`.
-    scored: for how many of these tokens logits were computed."""
+    scored: the number of these tokens for which logits were computed."""
 
     id: Text
     start: Count
@@ -33,9 +33,9 @@ class RunChunk(_Part):
 
 
 class RunStep(_Part):
-    """A step. time: when it ended. generated: the number of tokens added to outputs. preempted: the requests preempted
-    before anything was computed. finished: the requests that ended with this step, each with the reason. pages_used,
-    pages_kept: None if the cache has no pages."""
+    """A step. time: the time at which the step ended. generated: the number of tokens added to outputs. preempted: the
+    requests preempted before anything was computed. finished: the requests that ended with this step, each with the
+    reason. pages_used, pages_kept: None if the cache has no pages."""
 
     time: Seconds
     chunks: list[RunChunk]
@@ -66,7 +66,8 @@ class RunAbort(_Part):
 
 
 class RunFile(_Part):
-    """A whole run. model, cache, max_running, token_budget: the command's options. requests: keyed by id."""
+    """A whole run. model, cache, max_running, token_budget: the command's options. requests: the requests, keyed by
+    id."""
 
     format: Literal["tiny-llm run"] = FORMAT
     version: Literal[2] = VERSION

@@ -1,4 +1,4 @@
-"""Records what an engine did, step by step, in a file that `tiny-llm viz schedule` draws."""
+"""Records an engine's steps in a file that `tiny-llm viz schedule` draws."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["RunRecorder"]
 class RunRecorder:
     """An observer of an engine (a `serving.engine.Observer`) that records each step.
 
-    about: the fields of `RunFile` that say how the run was started. backlog: returns the number of waiting requests
-    that are not in the engine yet. Times are in seconds since the recorder was created.
+    about: the fields of `RunFile` that say how the run was started. backlog: a function that returns the number of
+    waiting requests that are not in the engine yet. Times are in seconds since the recorder was created.
     """
 
     def __init__(

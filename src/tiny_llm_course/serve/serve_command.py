@@ -39,7 +39,9 @@ def serve(
     model: Model = DEFAULT_MODEL,
     host: Annotated[
         str,
-        typer.Option(metavar="ADDRESS", help="Where to listen. Only clients on this machine can reach the default."),
+        typer.Option(
+            metavar="ADDRESS", help="The address to listen on. Only clients on this machine can reach the default."
+        ),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(metavar="N", help="Port to listen on. 0 means any free port.")] = 8000,
     impl: Impl = DEFAULT_IMPL,
@@ -173,7 +175,7 @@ class _Service:
         ending.tell()
 
     def _make_engine(self, metrics: Any) -> Engine:
-        """Make the engine. This runs in the engine's thread, the only thread that may use the engine."""
+        """Make the engine. This method runs in the engine's thread, the only thread that may use the engine."""
         serving = self._serving = Serving(self._options, self._words, days=(SERVER,))
         self._dashboard.ended = metrics.ended
         return serving.engine(observers=[metrics, self._dashboard])

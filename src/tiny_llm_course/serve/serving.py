@@ -49,7 +49,7 @@ KINDS = (  # in the order of the course
 
 @dataclass(frozen=True)
 class Options:
-    """The options of serving requests.
+    """The options for serving requests.
 
     cache: the name of one of KINDS, or None for the last one in KINDS that is written. pages: the number of pages, or
     None for as many as the requests need. draft: the model that guesses, NGRAM for guesses from the text itself, or
@@ -89,7 +89,7 @@ class Options:
 
 
 class Serving:
-    """A loaded model, and the parts that serve requests with it. Notes on stderr tell what was chosen.
+    """A loaded model, and the parts that serve requests with this model. Notes on stderr name the chosen cache.
 
     days: the days of week 3 whose tasks the command needs in addition to those of the cache. context: the most tokens
     of a request, prompt and output together. kind: the kind of the cache. sampling: the checkpoint's sampling settings.
@@ -109,7 +109,7 @@ class Serving:
 
     @cached_property
     def _thinking(self) -> Thinking:
-        """Return the way in which the checkpoint thinks. The server does not need this method, because it fills in
+        """Return the way in which the checkpoint thinks. `serve` does not need this method, because its server fills in
         the chat template in a process of its own."""
         made: Thinking = import_module(f"{self._package}.thinking").Thinking(self.tokenizer)
         return made
@@ -119,7 +119,7 @@ class Serving:
         thinks.
 
         Raises:
-            ValueError: the prompt has messages, but there is no chat template, or it refuses the messages.
+            ValueError: the prompt has messages, but there is no chat template, or the template refuses the messages.
         """
         if isinstance(prompt, str):
             return list(self.tokenizer.encode(prompt))
@@ -129,7 +129,7 @@ class Serving:
         )
 
     def request(self, id: str, tokens: Sequence[int], params: Mapping[str, Any], *, is_chat: bool = False) -> Any:
-        """Return a request of the package, whose own checks may raise a ValueError. params: the arguments of
+        """Return a request of the package. The package's own checks may raise a ValueError. params: the arguments of
         `SamplingParams`. is_chat: whether the request's text is an answer, from which the thinking is separated."""
         module = self._module("request")
         settings = module.SamplingParams(**params)
@@ -151,7 +151,7 @@ class Serving:
         return made
 
     def _decoding(self, longest: int) -> Any:
-        """Return the way to choose tokens: for all requests of a step together if the task of batched sampling is
+        """Return the object that chooses tokens: for all requests of a step together if the task of batched sampling is
         written, and with guesses if the options name a draft."""
         is_batched = not any(stub.task == SAMPLING for stub in self._open)
         decoding = self._module("batch_sampler").BatchSampler() if is_batched else self._module("decoding").Decoding()
@@ -257,8 +257,8 @@ def missing(stubs: Sequence[Stub], days: Sequence[int]) -> Stub | None:
 
 
 def _open(name: str, stubs: Sequence[Stub]) -> CommandError:
-    """Return the error about open tasks. name: the command or option that needs them. stubs: all stubs that it
-    needs."""
+    """Return the error about open tasks. name: the command or option that needs these tasks. stubs: all stubs of these
+    tasks."""
     first, count = stubs[0], len({stub.task for stub in stubs})
     file = f"{os.path.relpath(first.file)}:{first.line}"
     command = first.task.test_command

@@ -22,7 +22,8 @@ CUT = 2  # seconds from the second signal until the process ends, even in the mi
 
 
 class Ending:
-    """Ends a server when a signal comes or the engine breaks, and tells the user what the server waits for.
+    """A watcher that ends a server when a signal comes or the engine breaks, and tells the user what the server waits
+    for.
 
     Signals are handled as soon as the object is created. runner: a `uvicorn.Server` that is not running yet.
     """

@@ -33,8 +33,8 @@ Draft = Annotated[
     str | None,
     typer.Option(
         metavar="MODEL",
-        help=f"A smaller model that guesses tokens for a step to check, or {NGRAM}: guess from the text itself.",
+        help=f"A smaller model that guesses tokens for a step to check, or {NGRAM} to guess from the text itself.",
     ),
 ]
 NumDrafts = Annotated[int, typer.Option(metavar="N", help="How many guesses a step checks per request.")]
-Check = Annotated[bool, typer.Option("--check", help="Check scheduler and cache after each step.")]
+Check = Annotated[bool, typer.Option("--check", help="Check the scheduler and the cache after each step.")]

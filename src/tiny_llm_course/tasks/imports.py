@@ -51,7 +51,8 @@ def bound_names(source: str) -> set[str]:
 
 
 def relocated(source: str, old: str, new: str) -> str:
-    """Return a module's source, adapted to another place in the package: its relative imports find the same modules.
+    """Return a module's source with its relative imports adapted to another place in the package, so that they find the
+    same modules.
 
     old, new: the module's paths in the package, such as serving/cache.py.
     """
@@ -100,8 +101,8 @@ def redirected(source: str, path: str, places: Mapping[str, str]) -> str:
 
 
 def relative_module(path: str, importer: str) -> str:
-    """Return the name by which the file `importer` imports the file `path`, such as `..basics`. Both are paths in the
-    package."""
+    """Return the name by which the file `importer` imports the file `path`, such as `..basics`. Both arguments are
+    paths in the package."""
     return _relative(PurePosixPath(path).with_suffix("").parts, PurePosixPath(importer).parent.parts)
 
 
@@ -115,8 +116,8 @@ def _imports(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
 
 
 def _end_of_imports(body: list[ast.stmt]) -> int:
-    """Return the index of the line after the imports that precede all definitions; without imports, after the
-    docstring."""
+    """Return the index of the line after the imports that precede all definitions. Without such imports, return the
+    index of the line after the docstring."""
     head = list(takewhile(lambda statement: not isinstance(statement, Definition), body))
     last = [*head[:1], *_imports(head)][-1:]
     return last[0].end_lineno or 0 if last else 0

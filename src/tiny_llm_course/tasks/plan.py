@@ -20,7 +20,7 @@ PATHS = (CORE, ALL)
 
 
 def hours(days: Iterable[Day]) -> float:
-    """Return the sum of the hours of these days."""
+    """Return the hours that these days take together."""
     return sum(float(_entry(day)["hours"]) for day in days)
 
 

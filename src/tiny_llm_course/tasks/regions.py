@@ -38,7 +38,7 @@ def code_files(package: Path) -> list[Path]:
 
 
 def parts_of(source: str, filename: str) -> dict[TaskId, list[str]]:
-    """Return the names of each task's functions and helpers, or of its region, keyed by task."""
+    """Return the names of each task's functions and helpers, or the name of its region, keyed by task."""
     if is_native(filename):
         return {task: [str(task)] for task in regions(source, filename)}
     return task_parts(source)
@@ -82,7 +82,7 @@ def with_regions(source: str, texts: Mapping[TaskId, str], filename: str) -> str
 
 
 def _places(lines: list[str], filename: str) -> dict[TaskId, tuple[int, int]]:
-    """Return the indices of each region's first line, and of the line after its last line."""
+    """Return the index of each region's first line, and the index of the line after the region, keyed by task."""
     places: dict[TaskId, tuple[int, int]] = {}
     opened: tuple[str, int] | None = None  # a task, and the index of the line after its first marker
 

@@ -47,14 +47,14 @@ class SpliceError(Exception):
 
 
 class UnfitError(SpliceError):
-    """The error raised when parts do not fit together. If the result would not be Python, `__cause__` gives the
-    line."""
+    """The error raised when parts do not fit together. If the result would not be valid Python, `__cause__` names the
+    faulty line."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """The place of a definition: the lines from `start` up to but not including `end`, with decorators and the comments
-    directly before."""
+    """The place of a definition: the lines from `start` up to but not including `end`, including decorators and the
+    comments directly before the definition."""
 
     start: int
     end: int
@@ -68,7 +68,7 @@ def definitions(source: str) -> list[str]:
 
 def code_of(source: str, name: str) -> str:
     """Return the text of the function, method or constant with this qualified name. Raises a KeyError if the source has
-    none."""
+    no such definition."""
     part = parts_of_source(source)[name]
     return "".join(lines_of(source)[part.start : part.end])
 
@@ -95,7 +95,7 @@ def excerpt(source: str, names: Collection[str]) -> str:
 
 
 def splice(target: str, source: str, names: list[str], filename: str) -> str:
-    """Return `target` with the functions `names` of `source`, and with the imports that they need.
+    """Return `target` with the functions `names` of `source`, and with the imports that these functions need.
 
     A private helper that the target lacks is added; a helper that `source` lacks is removed if nothing in the result
     uses it. In C++ and Metal, `names` are the task ids of regions. `filename` is the target's name.
@@ -129,8 +129,8 @@ def _without_unused(target: str, names: list[str], filename: str) -> str:
 
 
 def restore(target: str, source: str, names: list[str], filename: str) -> str:
-    """Return `target` with the functions in `names` that it lacks, taken from `source`. Everything else stays the
-    same.
+    """Return `target` with those functions in `names` that `target` lacks, taken from `source`. Everything else stays
+    the same.
 
     Raises:
         SpliceError: the target has a syntax error, or lacks a class.
@@ -156,7 +156,7 @@ def _splice_regions(target: str, source: str, names: list[str], filename: str) -
 
 
 def regions_of(source: str, filename: str) -> dict[TaskId, str]:
-    """Return the regions of a learner's file. Raises a SpliceError if its markers are faulty."""
+    """Return the regions of a learner's file, keyed by task. Raises a SpliceError if the file's markers are faulty."""
     try:
         return regions(source, filename)
     except StubError as error:
@@ -211,7 +211,7 @@ def _unit(node: ast.stmt | None, source: str) -> str:
 
 
 def check_fits(source: str, filename: str) -> None:
-    """Raise an UnfitError if the source is not Python."""
+    """Raise an UnfitError if the source is not valid Python."""
     try:
         parse(source, filename)
     except StubError as error:

@@ -34,10 +34,10 @@ def make_stub(
     its body begins.
 
     A function or class is a task if the last line of its docstring is `Task: w1d1.2`, or has several ids, separated by
-    commas. The ids of a class hold for its methods that have no ids of their own, except for `_check_*`. A task is
-    solved when all of its ids are. The stub leaves out private functions, classes, constants and methods that only
-    replaced bodies use, except for `_check_*`. Everything else stays the same, byte for byte. In C++ and Metal, a task
-    is a region (`regions`), in which a comment takes the place of the error.
+    commas. The ids of a class apply to its methods that have no ids of their own, except for `_check_*`. A function
+    with several ids is solved when all these ids are solved. The stub leaves out private functions, classes, constants
+    and methods that only replaced bodies use, except for `_check_*`. Everything else stays the same, byte for byte. In
+    C++ and Metal, a task is a region (`regions`), in which a comment takes the place of the error.
 
     Raises:
         StubError: the source has a syntax error, or a task id is malformed or not in the syllabus. The error names
@@ -153,7 +153,7 @@ def _leave_out(statement: ast.stmt, lines: list[str]) -> None:
 
 
 def _end(statement: ast.stmt, lines: list[str]) -> int:
-    """Return the index of the line after a statement, and after the comments that end its body."""
+    """Return the index of the line after a statement and the comments that end the statement's body."""
     assert statement.end_lineno is not None
     indent, end = indent_of(lines[statement.lineno - 1]), statement.end_lineno
     for index in range(end, len(lines)):

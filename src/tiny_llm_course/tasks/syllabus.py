@@ -70,7 +70,7 @@ class Task:
     id: TaskId
     title: Text
     barred: tuple[str, ...]
-    contract: int = 1  # grows with each change after which older code may not solve the task
+    contract: int = 1  # grows with each change after which older code may no longer solve the task
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,8 @@ class Week:
 
 
 def parse_task_ids(docstring: str | None) -> tuple[TaskId, ...]:
-    """Return the task ids of a docstring whose last line is `Task: w1d1.2` or `Task: w1d2.1, w1d2.2`; otherwise ()."""
+    """Return the task ids of a docstring whose last line is `Task: w1d1.2` or `Task: w1d2.1, w1d2.2`. Return () for any
+    other docstring."""
     last_line = (docstring or "").strip().rpartition("\n")[2].strip()
     if not last_line.startswith("Task: "):
         return ()

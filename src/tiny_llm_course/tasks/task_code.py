@@ -76,8 +76,8 @@ def statements_in(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def task_parts(source: str) -> dict[TaskId, list[str]]:
-    """Return for each task of a module the qualified names of its functions, followed by the helpers that these
-    functions need and stubs leave out."""
+    """Return the qualified names of each task's functions, keyed by task. The names of the helpers that these functions
+    need, and that stubs leave out, follow."""
     tree = parse(source, "<string>")
     tagged = list(tasks_in(tree))
     left_out = unneeded_helpers(tree, [function for function, _, _ in tagged])
@@ -115,7 +115,7 @@ def _task_ids(node: Definition, filename: str) -> tuple[TaskId, ...]:
 
 
 def leading_checks(function: Function) -> list[ast.stmt]:
-    """Return the calls to `_check_*` at the beginning of a function, which its stub keeps."""
+    """Return the calls to `_check_*` at the beginning of a function. The function's stub keeps these calls."""
     body = function.body[1:] if ast.get_docstring(function) is not None else function.body
     return list(takewhile(_is_check, body))
 
@@ -149,8 +149,8 @@ def _reached(helpers: dict[ast.stmt, str], uses: dict[ast.stmt, set[str]], names
 
 
 def _scopes(scope: Scope, prefix: str = "") -> Iterator[tuple[Scope, str]]:
-    """Yield a module or class, and those classes in it that are not helpers, each with the prefix of the qualified
-    names in it."""
+    """Yield a module or class, and those classes in it that are not helpers, each with the prefix of its members'
+    qualified names."""
     yield scope, prefix
     helpers = _helpers(scope)
     for statement in scope.body:

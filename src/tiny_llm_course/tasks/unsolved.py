@@ -45,7 +45,7 @@ def is_stub(function: ast.AST) -> bool:
 
 
 def open_task(code: str) -> TaskId | None:
-    """Return the task whose stub this C++ or Metal code is; None if the code is not a stub."""
+    """Return the task whose stub this C++ or Metal code is. Return None if the code is not a stub."""
     return task_in_message(code.strip().removeprefix("// "))
 
 
@@ -56,7 +56,7 @@ def _stubs_in(file: Path) -> Iterator[Stub]:
                 yield Stub(task, file, number, line.strip().removeprefix("// "))
         return
     source = file.read_bytes()
-    if b"NotImplementedError" not in source:  # parsing takes most of the time of `next`
+    if b"NotImplementedError" not in source:  # parsing takes most of the time that `next` needs
         return
     try:
         tree = ast.parse(source)

@@ -16,8 +16,8 @@ __all__ = ["helpers_of", "with_all", "with_arrived", "with_own"]
 
 
 def with_all(target: str, source: str, names: Collection[str]) -> str:
-    """Return the target with the definitions in `names` that it lacks. If the target lacks a method's class, the whole
-    class is added."""
+    """Return the target with the definitions in `names` that the target lacks so far. If the target lacks a method's
+    class, the whole class is added."""
     for name in names:
         while (scope := scope_of(name)) and scope not in parts_of_source(target):
             name = scope
@@ -93,8 +93,8 @@ def _uses(source: str) -> Counter[str]:
 
 
 def helpers_of(source: str, names: Collection[str]) -> set[str]:
-    """Return these functions, and the definitions of their module that they use directly or through others, except
-    tasks."""
+    """Return these functions, and all definitions in their module that the functions use, directly or indirectly. Other
+    tasks are left out."""
     stop = {*tasks_by_name(source, "<string>")}
     helpers: set[str] = set()
     new = set(names)

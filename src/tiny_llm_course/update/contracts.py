@@ -1,5 +1,5 @@
-"""Finds the tasks whose contract a newer course has changed, by comparing two versions of syllabus.toml. A task's
-contract is what it asks for."""
+"""Finds the tasks whose contract a newer course has changed, by comparing two versions of syllabus.toml. The contract
+of a task says what the task's code must do."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def merge(yours: str, old: str, new: str, filename: str, moves: Moves = Moves())
 
     Raises:
         SpliceError: the learner's file has a syntax error, or lacks markers of regions.
-        UnfitError: the changes do not fit together.
+        UnfitError: the learner's and the course's changes do not fit together.
     """
     mine, before, after = (_with_end(unix_ends(text)) for text in (yours, old, new))
     moves = replace(moves, arrived={name: unix_ends(source) for name, source in moves.arrived.items()})
@@ -139,12 +139,12 @@ def _python(yours: str, old: str, new: str, filename: str, moves: Moves) -> Merg
 
 
 def _joined(parts: list[str | Conflict], checked: Callable[[str], str], filename: str) -> str:
-    """Return the merged text. Where both sides changed the same lines, take the lines of both if the result can be
-    used, otherwise the course's lines."""
+    """Return the merged text. Where both sides changed the same lines, take the lines of both if the result passes
+    `checked`, otherwise the course's lines."""
     for resolve in (Conflict.both, lambda conflict: None):
         with suppress(SpliceError, StubError, SyntaxError):
             return checked("".join(_resolved(part, resolve) for part in parts))
-    raise UnfitError(f"{filename}: what the course changed does not fit together with what this file has")
+    raise UnfitError(f"{filename}: the course's changes do not fit together with the code in this file")
 
 
 def _resolved(part: str | Conflict, resolve: Callable[[Conflict], list[str] | None]) -> str:
@@ -220,8 +220,8 @@ def _with_written(stub: str, source: str, names: list[str], whole: Collection[st
 
 
 def _body(part: Part, lines: list[str]) -> slice | None:
-    """Return the lines of a function after its signature and docstring; None if they share a line with either
-    of these."""
+    """Return the lines of a function after its signature and docstring. Return None if this code shares a line with the
+    signature or the docstring."""
     assert isinstance(part.node, Function)
     first, *rest = part.node.body
     if lines[first.lineno - 1][: first.col_offset].strip():

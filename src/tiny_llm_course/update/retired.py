@@ -19,8 +19,8 @@ __all__ = ["Retired", "code_of_task", "retire"]
 class Retired:
     """A learner's file with stubs in place of the code of some tasks.
 
-    code: the replaced code, keyed by task. helpers: the learner's own definitions that this code uses, which also stay
-    in the file.
+    code: the replaced code, keyed by task. helpers: the learner's own definitions that this code uses. These
+    definitions also stay in the file.
     """
 
     text: str
@@ -55,8 +55,8 @@ def retire(yours: str, stub: str, filename: str, changed: Changed) -> Retired:
 
 
 def code_of_task(source: str, task: TaskId, filename: str, kept: Collection[str] = ()) -> str:
-    """Return a file's code for a task: functions, with the heads of their classes, or a region, or "". kept: functions
-    to leave out."""
+    """Return a file's code for a task: functions with the heads of their classes, or a region. Return "" if the file
+    has no code for the task. kept: functions to leave out."""
     names = [name for name, tasks in tasks_by_name(source, filename).items() if task in tasks and name not in kept]
     if not names:
         return ""

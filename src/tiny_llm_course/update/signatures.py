@@ -1,4 +1,5 @@
-"""Compares the signatures of functions in a learner's file, in the stub from which it began, and in a newer stub."""
+"""Compares the signatures of functions in a learner's file, in the stub from which the file began, and in a newer
+stub."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ __all__ = ["changed_on_the_way", "changed_signatures", "own_signatures"]
 
 
 def changed_signatures(yours: str, old: str, new: str, names: list[str]) -> dict[str, tuple[str, str]]:
-    """Return the learner's and the new signature of each function whose signature the course changed."""
+    """Return the learner's and the new signature of each function whose signature the course changed, keyed by
+    function."""
     mine, before, after = (parts_of_source(source) for source in (yours, old, new))
     changed = {}
     for name in names:
@@ -30,7 +32,7 @@ def own_signatures(yours: str, old: str, names: list[str]) -> list[str]:
 
 
 def changed_on_the_way(new: str, arrived: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Return what `changed_signatures` returns, for functions that the learner wrote in another file. arrived: function
+    """Return the result of `changed_signatures` for functions that the learner wrote in another file. arrived: function
     -> the source of that file."""
     pairs = {
         name: (_signature(parts_of_source(source)[name]), _signature(parts_of_source(new)[name]))

@@ -25,8 +25,8 @@ class Conflict:
     theirs: list[str]
 
     def both(self) -> list[str] | None:
-        """Return one side's lines with the lines that the other side added; None if neither side only added
-        lines."""
+        """Return one side's lines with the lines that the other side added. Return None if each side changed or removed
+        lines of the base."""
         for mine, other in ((self.yours, self.theirs), (self.theirs, self.yours)):
             if (added := _added(self.base, mine)) is not None:
                 return _with(added, self.base, other)
@@ -69,8 +69,8 @@ def _merged(texts: list[str], size: int) -> str:
 
 
 def _added(base: list[str], side: list[str]) -> dict[int, list[str]] | None:
-    """Return the lines that a side added, keyed by the index of the base's line that follows them; None if the side
-    also changed other lines."""
+    """Return the lines that a side added, keyed by the index of the base's line that follows them. Return None if the
+    side also changed or removed lines."""
     steps = SequenceMatcher(None, base, side, autojunk=False).get_opcodes()
     if any(kind not in ("equal", "insert") for kind, *_ in steps):
         return None

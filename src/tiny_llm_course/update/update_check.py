@@ -63,7 +63,7 @@ def solved_tasks(workspace: Workspace) -> list[TaskId]:
 def trouble(
     workspace: Workspace, files: Mapping[Path, bytes | None], solved: Sequence[TaskId], open_: Sequence[TaskId] = ()
 ) -> Trouble | None:
-    """Find the modules and tasks that work now but would not work with these files; None if there are none.
+    """Find the modules and tasks that work now but would not work with these files. Return None if there are none.
 
     solved: the tasks whose tests are run. open_: tasks that would be open with these files. The reference's code for
     these tasks is put into the copy. Without the reference, only tasks before the open tasks are tried.

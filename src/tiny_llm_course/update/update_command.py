@@ -39,12 +39,13 @@ def update(
     reopen: Annotated[
         bool,
         typer.Option(
-            "--reopen", help="Update even if tasks that you solved fail the newer tests; they are open again."
+            "--reopen",
+            help="Update even if tasks that you solved fail the newer tests. These tasks are then open again.",
         ),
     ] = False,
     lang: Lang = None,
 ) -> None:
-    """Bring in a newer course: your code is kept, new and changed stubs come in, undo takes it back."""
+    """Bring in a newer course: your code is kept, and new and changed stubs come in. `undo` takes the update back."""
     with reporting(lang) as words:
         workspace = Workspace()
         git = Git(workspace.root)

@@ -1,4 +1,4 @@
-"""Plans an update: which files it writes, and where the learner's work in them goes."""
+"""Plans an update: which files the update writes, and where the learner's work in these files goes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class UpdatePlan:
     """The plan of an update. In the comments, "yours" means the learner's files in src/tiny_llm."""
 
     files: dict[Path, bytes | None] = field(default_factory=dict)  # None: the file is removed
-    seen: dict[Path, bytes | None] = field(default_factory=dict)  # the same files before the update
+    seen: dict[Path, bytes | None] = field(default_factory=dict)  # the contents of the same files before the update
     merged: list[Path] = field(default_factory=list)  # yours into which newer stubs are merged
     moved: list[tuple[Path, Path]] = field(default_factory=list)  # yours that moved: old and new path
     carried: list[tuple[str, Path, Path]] = field(default_factory=list)  # your tasks that moved: name, old and new file
@@ -65,7 +65,7 @@ class UpdatePlan:
     signatures: list[tuple[Path, str, str]] = field(default_factory=list)  # your file, your signature, the new one
     edited: list[Path] = field(default_factory=list)  # files of the course that the learner had changed
     executable: list[Path] = field(default_factory=list)
-    unrecorded: list[Path] = field(default_factory=list)  # correct, but not in the clone's last commit
+    unrecorded: list[Path] = field(default_factory=list)  # up to date on disk, but not in the clone's last commit
     refused: list[Phrase] = field(default_factory=list)  # the reason why each file cannot be merged
 
     def put(self, path: Path, content: bytes | None) -> None:
@@ -241,7 +241,7 @@ class _Merges:
             content = self._plan.files.get(path, content_of(path))
             if content is None:
                 continue
-            with suppress(SyntaxError, UnicodeDecodeError):  # in files that are not the course's
+            with suppress(SyntaxError, UnicodeDecodeError):  # the learner's other files may be faulty
                 text = decoded(content)
                 followed = redirected(text, path.relative_to(self._workspace.package).as_posix(), places)
                 if followed != text:
@@ -271,7 +271,7 @@ class _Merges:
             self._plan.merged += [path] if name in self._yours else []
 
     def _in_original(self, name: str, lines: LostLines) -> LostLines:
-        """Find these lines in the learner's file as it was before `_retire` put stubs into it."""
+        """Find these lines in the learner's file as the file was before `_retire` put stubs into it."""
         mine, original = self._yours.get(name, ""), self._original.get(name, "")
         if mine == original or not original:
             return lines

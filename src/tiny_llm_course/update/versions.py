@@ -1,4 +1,4 @@
-"""Reads the versions of the course, and the commit of each, in CHANGELOG.md.
+"""Reads the versions of the course and their commits from CHANGELOG.md.
 
 This module imports nothing of the course, because scripts/history.py uses it before anything is installed.
 """
@@ -16,5 +16,5 @@ VERSION = re.compile(
 
 
 def read_versions(changelog: str) -> dict[str, str]:
-    """Return the commit of each version, in the order of the list, newest first."""
+    """Return the commits of the versions, keyed by version, with the newest version first."""
     return {match["version"]: match["commit"] for match in VERSION.finditer(changelog)}

@@ -18,8 +18,8 @@ __all__ = ["tasks_by_name", "written"]
 
 
 def tasks_by_name(stub: str, filename: str) -> dict[str, tuple[TaskId, ...]]:
-    """Return the ids of each function that is a task, keyed by its qualified name. In C++ and Metal, a region's name is
-    its id."""
+    """Return the ids of each function that is a task, keyed by the function's qualified name. In C++ and Metal, a
+    region's name is its id."""
     if is_native(filename):
         return {str(task): (task,) for task in any_regions(stub, filename)}
     return dict(_tasks_in(parse(stub, filename), "", ()))

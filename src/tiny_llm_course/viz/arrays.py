@@ -1,4 +1,5 @@
-"""The types of arrays that pictures show, and the masks of one row of a batch: causal, padding, and both."""
+"""The types of arrays that pictures show, and the masks of one row of a batch: causal, padding, and the two
+combined."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ Mask: TypeAlias = NDArray[np.bool_]  # L x S: which keys each query sees
 
 
 def masks_of(causal: Mask, length: int) -> list[Mask]:
-    """Return three masks of a row with `length` tokens before the padding: causal, padding, and both."""
+    """Return three masks of a row that has `length` tokens before the padding: causal, padding, and the two
+    combined."""
     words = np.broadcast_to(np.arange(causal.shape[1]) < length, causal.shape)
     return [causal, words, causal & words]

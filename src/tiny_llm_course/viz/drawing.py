@@ -33,7 +33,7 @@ _STYLE: Any = {
     "ytick.color": DIM,
     "xtick.labelcolor": INK,
     "ytick.labelcolor": INK,
-    "svg.hashsalt": "tiny-llm",  # makes equal pictures equal files
+    "svg.hashsalt": "tiny-llm",  # so that equal pictures give equal files
     "figure.constrained_layout.use": True,
     "figure.constrained_layout.w_pad": 0.1,
     "figure.constrained_layout.h_pad": 0.08,
@@ -41,7 +41,7 @@ _STYLE: Any = {
 
 
 class Picture:
-    """A figure to draw on, and the bytes of its file once it is drawn."""
+    """A figure to draw on, and the bytes of the image file once the figure is drawn."""
 
     def __init__(self, figure: Any):
         self.figure = figure
@@ -50,8 +50,8 @@ class Picture:
 
 @contextmanager
 def picture(width: float, height: float, title: str, format: str = "png") -> Iterator[Picture]:
-    """Yield a figure of this size in inches, and set its `data` when the block ends. format: png, or svg with text as
-    shapes."""
+    """Yield a picture of this size in inches, and set its `data` when the block ends. format: "png" or "svg". In an
+    SVG, letters are drawn as shapes."""
     _add_font()
     with matplotlib.rc_context(_STYLE):
         drawn = Picture(Figure(figsize=(width, height), dpi=DPI))
@@ -63,7 +63,8 @@ def picture(width: float, height: float, title: str, format: str = "png") -> Ite
 
 
 def drawable(text: str) -> str:
-    """Replace each character that the font lacks with its code point, since it would be drawn as a box."""
+    """Replace each character that the font lacks with its code point, since such a character would be drawn as a
+    box."""
     return "".join(letter if letter in _glyphs() or letter == "\n" else f"<U+{ord(letter):04X}>" for letter in text)
 
 

@@ -78,7 +78,7 @@ def _error_text(call: Call, error: MetalKernelError, words: Messages) -> str:
 
 
 def _counts_text(counts: Counts, spaces: Mapping[str, str], words: Messages) -> str:
-    """Return the number of waits in all threadgroups, and a table of their memory traffic."""
+    """Return the number of waits in all threadgroups, and a table of the threadgroups' memory traffic."""
     head = ["", *(words(f"viz_kernel_{column}") for column in _COLUMNS)]
     rows = []
     for group, hidden in ((counts.buffers, "conflicts"), (counts.variables, "lines")):

@@ -31,7 +31,7 @@ class Call:
     of: the number of kernel calls that the script made. at: the position of the threadgroup in the grid. texts: the
     lines of the kernel's source, keyed by file name. spaces: "device" or "constant" for each buffer; everything else is
     in threadgroup memory. about: the buffers that describe an input, such as x_shape. error: the error that ended the
-    call. counts: the counts of all threadgroups, if no error ended the call.
+    call, or None. counts: the counts of all threadgroups, or None if an error ended the call.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Call:
 def call_in(script: Path, number: int, at: Sizes) -> tuple[Call, CommandError | None]:
     """Run a script as `python FILE` would, and trace its kernel call with this number, counted from 1.
 
-    Return the call, and the script's error, or None if there is none or the kernel raised it.
+    Return the call and the script's error. The error is None if the script succeeds, or if the kernel raised the error.
 
     Raises:
         CommandError: the script cannot run, or makes too few kernel calls, or the kernel has no such threadgroup.
@@ -98,7 +98,7 @@ def _too_few(script: Path, number: int, calls: int) -> CommandError:
 
 
 class _Recorder:
-    """A recorder that counts the kernel calls of a script, and traces the call with this number."""
+    """A recorder that counts the kernel calls of a script, and traces one of these calls."""
 
     def __init__(self, number: int, at: Sizes):
         self._number = number
@@ -108,7 +108,8 @@ class _Recorder:
         self.failed: Exception | None = None  # the error that kept the kernel from running
 
     def run(self, script: Path) -> CommandError | None:
-        """Run the script, and return its error. Return None if the script succeeds or the traced kernel raised it."""
+        """Run the script, and return its error. Return None if the script succeeds, or if the error came from the
+        traced kernel."""
         with watching(self._make), _as_main(script):
             try:
                 runpy.run_path(str(script), run_name="__main__")
@@ -125,7 +126,8 @@ class _Recorder:
         return call.run()  # with the script's own settings, because the script may count or trace, too
 
     def _is_kernels(self, error: BaseException | None) -> bool:
-        """Tell whether an error is the kernel's own, or was raised while that error was being handled."""
+        """Tell whether an error is the traced kernel's error, or was raised while the kernel's error was being
+        handled."""
         while error and not (self.found and error is self.found.error):
             error = error.__context__
         return error is not None
@@ -162,7 +164,7 @@ class _Recorder:
 
 
 class _ScriptError(CommandError):
-    """The error of a script. Its message keeps its line breaks."""
+    """An error that a script raised. The message keeps its line breaks."""
 
     def __str__(self) -> str:
         return Messages()(self.key, **self.values)
@@ -179,7 +181,8 @@ def _raised(script: Path, error: Exception) -> CommandError:
 
 @contextmanager
 def _as_main(script: Path) -> Iterator[None]:
-    """Give a script the `sys` that it expects: sys.path starts with its folder, and sys.argv has only the script."""
+    """Give a script the `sys` that it expects: sys.path starts with the script's folder, and sys.argv has only the
+    script."""
     path = [str(script.resolve().parent), *sys.path]
     with mock.patch.object(sys, "path", path), mock.patch.object(sys, "argv", [str(script)]):
         yield

@@ -19,7 +19,8 @@ from .svg import Sheet, text_width
 __all__ = ["draw_kernel", "title_of"]
 
 INK, DIM, PALE, BAND, RED = "#1b1d22", "#5d6470", "#c4c9d1", "#f3f4f6", "#d00000"
-COLOURS = ("#0072b2", "#00795a", "#8f6400", "#7b4fae", "#b0437f", "#5f7000", "#007785", "#5a5fd6")  # under white text
+# Colours that are dark enough for white text.
+COLOURS = ("#0072b2", "#00795a", "#8f6400", "#7b4fae", "#b0437f", "#5f7000", "#007785", "#5a5fd6")
 ROW, BOX, LINE = 25.0, 18.0, 15.0
 _RACE = {"fill": "none", "stroke": RED, "stroke_width": 2.5, "stroke_linejoin": "round"}
 
@@ -124,7 +125,8 @@ class _Drawing:
         self._sheet.shape("path", d=path, **_RACE)
 
     def _describe(self, line: Row | Wait, last: tuple[str, int] | None) -> None:
-        """Write the label of the row, and the kernel's line unless it equals the last one."""
+        """Write the row's label. Also write the kernel's source line, unless the previous row is about the same
+        line."""
         y = self._y + ROW / 2
         if line.line and (line.file, line.line) != last:
             self._sheet.text(MARGIN + 42, y, str(line.line), SMALL, "end", fill=DIM, mono=True)
@@ -155,8 +157,8 @@ class _Drawing:
         self._sheet.text(x, y, text, SMALL, "middle", fill="#ffffff" if is_write else colour)
 
     def _shape(self, x: float, y: float, width: float, colour: str, is_write: bool, is_device: bool) -> None:
-        """Draw a write as a filled rectangle, and a read as an empty rectangle with round ends. Threadgroup memory has
-        a second outline."""
+        """Draw a write as a filled rectangle, and a read as an empty rectangle with round ends. An access to
+        threadgroup memory has a second outline."""
         for inset in (0,) if is_device else (0, 2.2):
             self._sheet.shape(
                 "rect",

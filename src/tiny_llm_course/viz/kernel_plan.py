@@ -41,7 +41,7 @@ class Column:
 class PicturePlan:
     """The lines of the picture from top to bottom, and its columns from left to right.
 
-    steps: the number, rows and waits of each step; in place of steps that are left out, their count.
+    steps: the number, rows and waits of each step. An integer represents that many steps that are left out.
     """
 
     def __init__(self, call: Call, words: Messages):
@@ -63,7 +63,7 @@ class PicturePlan:
         return any(event is red for red in self.red)
 
     def source(self, line: Row | Wait) -> str:
-        """Return the text of the kernel's line, cut to the width that the picture has for it."""
+        """Return the text of the kernel's source line, cut to the width of its column in the picture."""
         return shortened(self.call.line(line.file, line.line), SOURCE)
 
     def label(self, line: Row | Wait) -> str:

@@ -17,8 +17,8 @@ _SIGNS = {" ": "␣", "\u3000": "␣", "\n": "⏎", "\t": "\\t"}
 def token_bytes(entry: str | None, token: int) -> bytes:
     """Return the bytes of a vocabulary entry of a byte-level BPE, in which each letter represents a byte.
 
-    An entry with any other letter is a special token, whose text is the entry itself. entry: None if no entry has the
-    id.
+    An entry with a letter that represents no byte is a special token, whose text is the entry itself. entry: the entry,
+    or None if the vocabulary has no entry for the token.
     """
     if entry is None:
         return f"#{token}".encode()
@@ -29,8 +29,9 @@ def token_bytes(entry: str | None, token: int) -> bytes:
 def token_labels(pieces: Sequence[bytes]) -> list[str]:
     """Return a label for each token of a text. pieces: the bytes of each token.
 
-    Spaces and line breaks become symbols. A character that is spread over several tokens is in the label of each of
-    them, with a number: "鰯[1/3]", "鰯[2/3]", "鰯[3/3]". Bytes that form no character are written as "<F0 9F>".
+    Spaces and line breaks become symbols. A character that is spread over several tokens appears in the label of each
+    of these tokens, with a number: "鰯[1/3]", "鰯[2/3]", "鰯[3/3]". Bytes that form no character are written as
+    "<F0 9F>".
     """
     owners = [token for token, piece in enumerate(pieces) for _ in piece]  # the token of each byte
     shown: list[tuple[int, bool, str]] = []  # token, whether it is a lone byte, text
@@ -87,8 +88,8 @@ def _visible(character: str) -> str:
 
 
 def _letters() -> dict[str, int]:
-    """Return GPT-2's alphabet: letter -> byte. A printable byte has its own character; the others have letters from
-    U+0100 onwards."""
+    """Return GPT-2's alphabet: letter -> byte. A printable byte has its own character; each other byte has a letter
+    from U+0100 onwards."""
     shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
     hidden = [byte for byte in range(256) if byte not in shown]
     return {chr(byte): byte for byte in shown} | {chr(256 + i): byte for i, byte in enumerate(hidden)}

@@ -1,4 +1,4 @@
-"""`tiny-llm viz mask`: which keys a query may see, by position, by length, and by both."""
+"""`tiny-llm viz mask`: which keys a query may see, given its position, the row's length, or both."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from .probe import Attention
 __all__ = ["attention_page", "filled"]
 
 _PARTS = Path(__file__).parent / "page"
-STEPS = 250  # weights are stored in bytes; this number stands for 1
+STEPS = 250  # weights are stored in bytes; this number represents a weight of 1
 NOT_A_NUMBER = 255
 _HOLES = {name: f"{{{name}}}" for name in ("layer", "head", "token")}  # filled in by the page's script
 _TEXTS = ("attention", "choose", "map", "maps", "name", "looks_at", "bytes", "position", "nothing", "not_a_number")

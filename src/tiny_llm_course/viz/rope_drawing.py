@@ -1,4 +1,4 @@
-"""Draws RoPE: hands of clocks, the cosine of every pair, and the dot product by distance."""
+"""Draws RoPE: some pairs as hands of clocks, the cosine of every pair, and the dot product by distance."""
 
 from __future__ import annotations
 

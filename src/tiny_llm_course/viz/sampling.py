@@ -54,7 +54,8 @@ def show_sampling(
 
 
 def _steps(logits: mx.array, sampler: Any, sampling: dict[str, Any], words: Messages) -> list[SamplingStep]:
-    """Return the model's own probabilities, then those after each step that changes them, in `make_sampler`'s order."""
+    """Return the model's own probabilities, then the probabilities after each step that changes them, in the order of
+    `make_sampler`."""
     steps = [_step(words("viz_sampling_model"), logits)]
     temperature = sampling["temperature"]
     name = words("viz_sampling_temp", temp=f"{temperature:g}")

@@ -24,7 +24,8 @@ class SamplingStep:
         return int((self.probs > 0).sum())
 
     def shares(self, tokens: list[int]) -> list[float]:
-        """Return the probability of each of these tokens, followed by that of all other tokens together."""
+        """Return the probability of each of these tokens, followed by the sum of the probabilities of all other
+        tokens."""
         return [*self.probs[tokens].tolist(), float(np.delete(self.probs, tokens).sum())]
 
 

@@ -36,7 +36,7 @@ class Work:
 class RequestEvent:
     """An event: a request was preempted, finished or aborted.
 
-    lane: None if the request was not running. why: the reason why the request finished.
+    lane: the request's lane, or None if the request was not running. why: the reason why the request finished.
     """
 
     id: str
@@ -48,9 +48,9 @@ class RequestEvent:
 class RecordedStep:
     """A step of a recorded run.
 
-    time: the time at its end, in seconds. generated: the number of tokens that were added to outputs. aborted: requests
-    aborted before the step. preempted: requests preempted before the step computed anything. finished: requests that
-    had finished when the step ended.
+    time: the time at the step's end, in seconds. generated: the number of tokens that were added to outputs. aborted:
+    requests aborted before the step. preempted: requests preempted before the step computed anything. finished:
+    requests that had finished when the step ended.
     """
 
     time: float
@@ -100,8 +100,8 @@ def read_run(file: Path) -> RecordedRun:
     """Read a recorded run from a file.
 
     Raises:
-        CommandError: the file is not a recorded run, has another version, or has a wrong value, whose place the error
-        gives.
+        CommandError: the file is not a recorded run, has another version, or has a wrong value. The error gives the
+        value's place.
     """
     try:
         data = json.loads(file.read_text(encoding="utf-8"))

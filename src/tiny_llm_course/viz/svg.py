@@ -1,4 +1,4 @@
-"""Writes SVG: shapes, and texts with an upper bound on their width, so that they do not overlap."""
+"""Writes SVG: shapes and texts. Use the upper bound on a text's width to place texts without overlaps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Sheet:
         self._shapes: list[str] = []
 
     def shape(self, tag: str, **attributes: object) -> None:
-        """Add an element. The attribute `stroke-width` is written as `stroke_width`."""
+        """Add an element. Pass an attribute such as `stroke-width` as `stroke_width`."""
         told = "".join(f' {key.replace("_", "-")}="{_number(value)}"' for key, value in attributes.items())
         self._shapes.append(f"<{tag}{told}/>")
 

@@ -95,12 +95,14 @@ def trace(
     head_dim: Annotated[int | None, typer.Option(metavar="D", help="Head size. Default: hidden / heads.")] = None,
     model: Annotated[
         str | None,
-        typer.Option(metavar="NAME_OR_PATH", help="Take hidden, heads and head size from a checkpoint, such as story."),
+        typer.Option(
+            metavar="NAME_OR_PATH", help="Take hidden size, heads and head size from a checkpoint, such as story."
+        ),
     ] = None,
-    dtype: Annotated[str, typer.Option(metavar="|".join(BYTES), help="Number format of the results.")] = "float32",
+    dtype: Annotated[str, typer.Option(metavar="|".join(BYTES), help="Number type of the results.")] = "float32",
     lang: Lang = None,
 ) -> None:
-    """Follow multi-head attention step by step: shapes, parameters, operations, bytes, and how they grow."""
+    """Follow multi-head attention step by step: shapes, parameters, operations and their growth, and bytes."""
     with reporting(lang) as words:
         if dtype not in BYTES:
             raise CommandError("wrong_value", option="--dtype", expected=one_of(BYTES), got=dtype)

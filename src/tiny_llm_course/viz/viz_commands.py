@@ -1,4 +1,5 @@
-"""The commands of `tiny-llm viz`. Each command imports modules only when it is called, so that all start fast."""
+"""The commands of `tiny-llm viz`. Each command imports modules only when it is called, so that every command starts
+fast."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def attention(
 
 @app.command(cls=Command)
 def rope(
-    dims: Annotated[int, typer.Option(metavar="D", help="Numbers in a head, two per pair.")] = 64,
+    dims: Annotated[int, typer.Option(metavar="D", help="Head size: numbers per head, two per pair.")] = 64,
     base: Annotated[
         float, typer.Option(metavar="N", help="The larger the base, the slower the last pairs rotate.")
     ] = 1_000_000,
