@@ -32,7 +32,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def shards(index: Path) -> list[Path]:
-    """Return the files of weights that a model.safetensors.index.json names, all of them in the folder of the index.
+    """Return the weight files that a model.safetensors.index.json names, all of them in the folder of the index.
 
     Only the names in the index are checked, because they come with the checkpoint. A file may be a link to anywhere:
     the files that Hugging Face downloads are links into a folder `blobs`.

@@ -1,8 +1,8 @@
 """The process that fills in a chat template. Given.
 
 The process reads the template from a first line of JSON, then a conversation from each further line, and answers each
-conversation with a line of JSON. It imports only Jinja, so it starts in a tenth of a second. Transformers offers
-templates the same environment, but takes more than a second to import.
+conversation with a line of JSON. The process imports only Jinja, so it starts in a tenth of a second. Transformers
+offers templates the same environment, but takes more than a second to import.
 """
 
 import json
@@ -46,7 +46,7 @@ def compiled(source: str) -> Template:
 def _to_json(
     value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
 ) -> str:
-    """Return a value as JSON. Jinja's own filter escapes <, > and & for HTML."""
+    """Return a value as JSON, without escaping <, > and & for HTML as Jinja's own filter does."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 

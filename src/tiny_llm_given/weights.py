@@ -64,7 +64,7 @@ def load_quantized_weights(path: Path, config: ModelConfig) -> Weights:
 
 
 def layer_quantization(quantization: Mapping[str, Any] | None, layer: str) -> tuple[int, int]:
-    """Return a layer's group size and bits per weight: its own, else the whole checkpoint's, else MLX's 64 and 4."""
+    """Return a layer's group size and bits per weight: its own, the checkpoint's, or MLX's defaults (64 and 4)."""
     own = (quantization or {}).get(layer)
     settings = own if isinstance(own, Mapping) else quantization or {}
     return settings.get("group_size", 64), settings.get("bits", 4)
@@ -88,7 +88,7 @@ def read_safetensors(path: Path) -> Weights:
 def dequantize_weights(weights: Weights, quantization: Mapping[str, Any] | None) -> Weights:
     """Dequantise the layers that mlx-lm quantised: the packed weight, scales and biases of a layer become one weight.
 
-    quantization: the group_size and bits of all layers, and those of each layer that differs, keyed by its name.
+    quantization: the group_size and bits of all layers, and those of each layer that differs, keyed by layer name.
 
     Raises:
         ValueError: one of a layer's three arrays is missing, or their shapes do not match group_size and bits.
@@ -190,7 +190,7 @@ def _check_quantized(weights: Weights, quantization: Mapping[str, Any] | None) -
 
 
 def _check_layers(weights: Weights, num_hidden_layers: int) -> None:
-    """Refuse more layers than the files hold, before listing all expected weights: there might be 10^9."""
+    """Refuse more layers than the files hold, before listing the expected weights: there might be 10^9 layers."""
     stored = {name.split(".")[2] for name in weights if name.startswith("model.layers.")}
     if num_hidden_layers > len(stored):
         raise ValueError(

@@ -16,7 +16,7 @@ _DTYPES = {"f": (mx.float32, mx.bfloat16, mx.float16), "i": (mx.int32,), "u": (m
 
 class Arguments(NamedTuple):
     """The arrays and numbers that a kernel takes. An array is described by a letter for its dtypes and by its number of
-    axes; 0 allows any number."""
+    axes, where 0 allows any number of axes."""
 
     inputs: list[tuple[str, int]]
     outputs: list[tuple[str, int]]

@@ -99,7 +99,7 @@ def _compile(command: list[str], source: Path, library: Path) -> None:
     library.parent.mkdir(parents=True, exist_ok=True)
     with whole(library) as unfinished:
         command = [*command, f"-I{_HERE}", str(source), "-o", str(unfinished)]
-        sys.audit("kernel.compiling", source.name)  # the clock of a test stops
+        sys.audit("kernel.compiling", source.name)  # a test's time limit pauses
         try:
             run = run_in_english(command)
         finally:
@@ -117,7 +117,7 @@ def _signal(number: int) -> str:
 
 
 def _said(library: Path) -> str:
-    """Return the errors of an earlier attempt, or "". A graded submission may not compile, but may read these."""
+    """Return the errors of an earlier attempt, or "": a graded submission cannot compile, but can read this text."""
     file = library.with_suffix(".txt")
     return file.read_text(encoding="utf-8") if file.exists() else ""
 
@@ -133,7 +133,7 @@ def _remove_stale(libraries: Iterable[Path], newest: Path) -> None:
         try:
             if old != newest and time.time() - old.stat().st_mtime > _STALE:
                 old.unlink()
-        except FileNotFoundError:  # another process was faster
+        except FileNotFoundError:  # another process has deleted the file
             continue
 
 
@@ -145,7 +145,7 @@ def _fingerprint(source: Path, command: Sequence[str]) -> str:
 
 
 def _explained(output: str, source: Path, most: int = 3) -> str:
-    """Return the first errors: place, message, line of code. Own files are the source and the headers next to it."""
+    """Return the first errors, with place and line of code. Own files are the source and the headers next to it."""
     own = [file for file in with_included(source) if file.parent == source.parent]
     code = {str(file): file.read_text(encoding="utf-8", errors="replace").splitlines() for file in own}
     found: dict[_Place, str] = {}

@@ -1,8 +1,8 @@
 """Turns a kernel in a C++ file into an operation on MLX arrays: loads compiled code, and says what is missing.
 
 `./course build-ext` builds the MLX extension (mlx_extension.cpp) once. A kernel's own file is compiled when you first
-call the kernel, unless it is compiled already; compiling takes about a second. The process then keeps the compiled
-kernel, like a Python module.
+call the kernel, unless its library exists; compiling takes about a second. The process then keeps the compiled kernel,
+like a Python module.
 """
 
 import ctypes
@@ -81,8 +81,8 @@ class Kernel:
         a changed copy.
 
         Raises:
-            ValueError: the kernel takes another number of arrays or numbers or, if it is watched, arrays of other
-                dtypes or numbers of axes.
+            ValueError: the kernel takes more or fewer arrays or numbers, or, if the kernel is watched, it takes arrays
+                of other dtypes or with other numbers of axes.
         """
         if self._arguments is not None:
             counts = len(inputs), len(changed) + len(outputs), len(numbers)
@@ -105,7 +105,7 @@ class Kernel:
 
 @cache
 def kernel(source: Path, name: str, *tasks: str, flags: tuple[str, ...] = ()) -> Kernel | None:
-    """Return the function `name` of a C++ file, or None if no MLX extension was built; a warning says so once.
+    """Return the function `name` of a C++ file. Without an MLX extension, return None, and warn the first time.
 
     tasks: the tasks whose regions this function needs, in the file or in a file that it includes. flags: further
     flags for the compiler.
@@ -166,7 +166,7 @@ def _arguments(address: int) -> Arguments | None:
 
 @cache
 def mlx_extension() -> ModuleType | None:
-    """Return the extension that was built for this Python and this MLX, or None."""
+    """Return the extension that was built for this Python and this MLX. Return None if there is no such extension."""
     file = _extension_file()
     if file is None or _built_for() not in (None, _mlx_version()):
         return None

@@ -35,8 +35,8 @@ def add_rms_norm(x: mx.array, residual: mx.array, weight: mx.array, eps: float) 
 
 
 def rope(x: mx.array, offsets: mx.array, base: float, traditional: bool) -> mx.array:
-    """Apply RoPE. offsets: the first position of each of the B rows. Whole turns are subtracted in float64, which MLX
-    has on the CPU, because float32 has too few bits."""
+    """Apply RoPE. offsets: the first position of each of the B rows. Whole turns are subtracted in float64, because
+    float32 has too few bits; MLX has float64 on the CPU."""
     D = x.shape[-1]
     with mx.stream(mx.cpu):
         positions = (offsets[:, None] + mx.arange(x.shape[1])).astype(mx.float64)  # B, L

@@ -78,7 +78,7 @@ class MetalKernel:
             raise KernelError(self._told(error)) from None
 
     def _told(self, error: Exception) -> str:
-        """Return an error's message with the path of the Metal file. Its line numbers already refer to that file."""
+        """Return an error's message with the path of the Metal file, to which the message's line numbers refer."""
         return re.sub(rf"\b{self._name}\.(header\.)?metal(?=:\d)", lambda match: self._place, str(error))
 
 
@@ -141,7 +141,7 @@ def _in_device_memory(x: mx.array | float) -> mx.array | float:
 
 
 def _parts(source: Path, name: str) -> tuple[str, str]:
-    """Return the header and the body of a section. Their lines have the same numbers as in the file."""
+    """Return the header and the body of a section. In both, each line has the same number as in the file."""
     text = source.read_text(encoding="utf-8")
     sections = {match[1]: match for match in re.finditer(_SECTION, text, re.DOTALL | re.MULTILINE)}
     if name not in sections:

@@ -35,7 +35,7 @@ class Machine:
 
     @property
     def ridge(self) -> float:
-        """Return the intensity at which arithmetic takes as long as memory traffic. At less, memory is slower."""
+        """Return the intensity at which arithmetic takes as long as memory traffic. Below it, memory is slower."""
         return self.peak / self.bandwidth
 
 

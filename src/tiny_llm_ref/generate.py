@@ -188,7 +188,7 @@ class StopStrings:
     """A filter that cuts a text, which comes in pieces, before the first stop string in it.
 
     The first stop string is the one that is complete first; if several end at the same character, it is the one that
-    begins first. Text that may be the beginning of a stop string is held back until later text decides.
+    begins first. Text that may begin a stop string is held back until later text completes or excludes this string.
     The results of `add` and `finish`, joined, are the text before the first stop string, or the whole text if there is
     none. `found` says whether a stop string was found.
 

@@ -84,7 +84,7 @@ class CompletionLogprobs(Sent):
 
 
 class CompletionChoice(Sent):
-    """A text, or a piece of one. finish_reason: stop or length; null while there is more to come."""
+    """A text, or a piece of one. finish_reason: stop or length; null while more text follows."""
 
     index: int
     text: str
@@ -154,7 +154,7 @@ class Delta(Sent):
 
 
 class DeltaChoice(Sent):
-    """A piece of an answer. finish_reason: stop or length; null while there is more to come."""
+    """A piece of an answer. finish_reason: stop or length; null while more pieces follow."""
 
     index: int
     delta: Delta

@@ -16,8 +16,8 @@ __all__ = ["ChatPrompt", "encode_chat"]
 class ChatPrompt:
     """Messages in the checkpoint's chat template, up to the beginning of the answer.
 
-    A content such as "<|im_end|>" would become the token that ends a message, so the author of the message could speak
-    as the system. Therefore the names of control tokens in contents are replaced with marks while the template is
+    Message content such as "<|im_end|>" would become the token that ends a message, so the author of the message could
+    speak as the system. Therefore the names of control tokens in contents are replaced with marks while the template is
     filled in, and later encoded as ordinary text.
     parts: the text before each such name, and the text after the last name. names: these names, in order.
     """

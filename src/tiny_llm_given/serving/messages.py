@@ -121,7 +121,7 @@ class Message(Strict):
         return self
 
     def as_template(self) -> dict[str, str]:
-        """Return the message in the form that chat templates expect: they call the role "developer" "system"."""
+        """Return the message in the form of chat templates, which have a role "system" but no role "developer"."""
         text = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
         return {"role": "system" if self.role == "developer" else self.role, "content": text}
 

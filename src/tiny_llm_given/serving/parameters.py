@@ -50,8 +50,8 @@ _Stops: TypeAlias = Annotated[_Several, BeforeValidator(_listed, json_schema_inp
 
 
 class Parameters(Strict):
-    """The parameters that say how a request's tokens are chosen, and when the request ends. top_k, min_p,
-    repetition_penalty, stop_token_ids and ignore_eos are not OpenAI's, but many servers have them."""
+    """The parameters that say how a request's tokens are chosen, and when the request ends. OpenAI's API lacks top_k,
+    min_p, repetition_penalty, stop_token_ids and ignore_eos, but many servers have these parameters."""
 
     max_tokens: MaxTokens | None = Field(None, description="Of each choice.")
     temperature: Temperature = 1.0

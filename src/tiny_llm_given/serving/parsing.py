@@ -18,7 +18,7 @@ _UNSUPPORTED = (  # parameters of OpenAI's API
     *("service_tier", "store", "suffix", "tool_choice", "tools", "verbosity", "web_search_options"),
     *("annotations", "include_obfuscation", "name", "refusal", "tool_call_id", "tool_calls"),  # within other objects
 )
-_HARMLESS = {*HarmlessDefaults.model_fields, "include_obfuscation"}  # some values of these are accepted
+_HARMLESS = {*HarmlessDefaults.model_fields, "include_obfuscation"}  # some values of these parameters are accepted
 
 _R = TypeVar("_R", bound=Strict)
 

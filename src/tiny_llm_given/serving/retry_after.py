@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 __all__ = ["RetryAfter"]
 
-_FIRST = 0.1  # seconds from one request's end to the next one's, before any is measured
+_FIRST = 0.1  # seconds from one request's end to the next request's end, until this time has been measured
 _LONGEST = 60  # seconds: OpenAI's clients ignore a longer time
-_ENOUGH = 64  # requests: after this many, the earlier ones count half
+_ENOUGH = 64  # requests: after this many, all earlier requests count half
 
 
 class RetryAfter:
@@ -52,7 +52,7 @@ class RetryAfter:
         return max(1, math.ceil(self._last - now))
 
     def _pace(self, now: float) -> float:
-        """Return the seconds from one request's end to the next one's."""
+        """Return the seconds from one request's end to the next request's end."""
         if self._num_now == 0:
             return self._known
         passed = now - self._since

@@ -6,7 +6,7 @@ from typing import Any
 __all__ = ["Room", "TooLongError"]
 
 _BEGINNING = 1 << 16  # letters of a long text that are encoded first
-_SHRINKS = {"NoneType": 1, "NFC": 3}  # keyed by normaliser: how many bytes it turns into one, at most
+_SHRINKS = {"NoneType": 1, "NFC": 3}  # keyed by normaliser: how many bytes it turns into one byte, at most
 
 
 class TooLongError(ValueError):
@@ -16,9 +16,9 @@ class TooLongError(ValueError):
 class Room:
     """The room in a context, which refuses a text that is too long however the tokenizer cuts it up.
 
-    max_length: how many tokens a prompt and its answer may have together; the answer has at least one. Tokenizers that
-    work on bytes, such as those of Qwen2 and Qwen3, limit how many bytes a token can stand for. If a text may fit, its
-    beginnings are encoded first, so that a text that is much too long costs little more time than one that fits.
+    max_length: how many tokens a prompt and its answer may have together; the answer needs at least one. Tokenizers
+    that work on bytes, such as those of Qwen2 and Qwen3, limit how many bytes a token can stand for. If a text may fit,
+    its beginnings are encoded first, so that a far too long text costs little more time than a text that fits.
     """
 
     def __init__(self, tokenizer: Any, max_length: int):
@@ -38,7 +38,7 @@ class Room:
         """Return the tokens of a text. Raises TooLongError once a beginning of the text has twice as many tokens as
         fit.
 
-        The limit is twice as many, because the beginning of a word may have more tokens than the whole word.
+        The limit is doubled, because the beginning of a word may have more tokens than the whole word.
         """
         size = _BEGINNING
         while size < len(text):
@@ -55,7 +55,7 @@ class Room:
 
 
 def _longest_token(tokenizer: Any) -> int | None:
-    """Return how many bytes of text a token stands for at most; None if there is no such bound."""
+    """Return how many bytes of text a token stands for at most. Return None if there is no such bound."""
     backend, added = tokenizer.backend_tokenizer, list(tokenizer.added_tokens_decoder.values())
     shrinks = _SHRINKS.get(type(backend.normalizer).__name__)
     takes_blanks = any(token.lstrip or token.rstrip for token in added)  # such a token takes all blanks around it

@@ -1,3 +1,3 @@
-"""The course's fastest kernels: products with 4-bit weights in panels, and blocks of a model that use these. Given."""
+"""The course's fastest kernels: products with 4-bit weights in panels, and model blocks built from these. Given."""
 
 __all__: list[str] = []

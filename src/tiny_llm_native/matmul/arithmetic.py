@@ -52,8 +52,8 @@ class Choice:
 class Speeds:
     """The measured speeds, keyed by number type.
 
-    few: bytes of the weight per second, with one row. many: operations per second, with 64 rows. problems: why the
-    kernels do not compile for a number type for which the processor has instructions.
+    few: bytes of the weight per second, with one row. many: operations per second, with 64 rows. problems: for each
+    number type that the processor supports but the kernels do not compile for, the reason.
     """
 
     threads: int
@@ -63,11 +63,11 @@ class Speeds:
 
 
 def chosen() -> Choice:
-    """Return the number types that the environment asks for. If several are allowed, measure the speeds, once.
+    """Return the number types that the environment asks for. If it allows several types, measure the speeds, once.
 
     Raises:
         ValueError: the environment names an unknown number type, or one that this processor lacks.
-        KernelError: speeds have to be measured, and no kernels are built.
+        KernelError: speeds have to be measured, but no kernels are built.
     """
     return _chosen(os.environ.get(VARIABLE, "exact"))
 
@@ -77,7 +77,7 @@ def _chosen(wanted: str) -> Choice:
     allowed = candidates(wanted)
     if len(allowed) == 1:
         return Choice(allowed[0], allowed[0])
-    from .arithmetic_speeds import measure  # here, since it needs MLX
+    from .arithmetic_speeds import measure  # imported here because it needs MLX
 
     return choose(remembered() or measure(), wanted)
 
@@ -123,7 +123,7 @@ def flags(choice: Choice | None = None) -> tuple[str, ...]:
 
 
 def remembered() -> Speeds | None:
-    """Return the speeds measured with this processor, compiler and kernels, or None if there are none."""
+    """Return the speeds measured with this processor, compiler and kernels. Return None if nothing was measured."""
     try:
         kept = json.loads(_KEPT.read_text(encoding="utf-8"))
         return Speeds(**kept["speeds"]) if kept["kernels"] == library_of(PACKED).stem else None

@@ -45,8 +45,8 @@ def after_attention(
 ) -> mx.array:
     """Compute a block after attention: output projection, sum, norm, SwiGLU, sum.
 
-    Shapes: attended: B x H_q x L x D, x: B x L x E, o: panels of E rows, norm: E, gate_up: panels of gate and up in
-    turn, down: panels of E rows -> B x L x E.
+    Shapes: attended: B x H_q x L x D, x: B x L x E, o: panels of E rows, norm: E, gate_up: alternating panels of gate
+    and up, down: panels of E rows -> B x L x E.
     """
     return _kernel("after_attention")(
         [mx.contiguous(attended), x, o, norm, gate_up, down], [(x.shape, x.dtype)], [eps]

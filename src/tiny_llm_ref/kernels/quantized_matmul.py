@@ -36,7 +36,7 @@ def matmul_tile(x: mx.array, w: mx.array) -> mx.array:
     Shapes: x: K x M_TILE, w: K x N_TILE -> M_TILE x N_TILE, all float32.
 
     Raises:
-        ValueError: a shape or dtype differs from these.
+        ValueError: a shape or dtype is wrong.
     """
     _check_tile(x, w)
     run = kernel(_CPP, "matmul_tile", "w2d6.1")
@@ -54,7 +54,7 @@ def quantized_matmul(
     The result has the dtype of x; the arithmetic is float32. scales and biases share a dtype, which x need not have.
 
     Raises:
-        ValueError: a shape or dtype differs from these, or `quantize` does not take these bits or this group_size.
+        ValueError: a shape or dtype is wrong, or `quantize` does not take these bits or this group_size.
     """
     if uses_metal(_METAL, _METAL_TASK):
         return quantized_matmul_metal(x, packed, scales, biases, group_size, bits)

@@ -34,7 +34,7 @@ def quantized_matvec_scalar(
     The result has the dtype of x; the arithmetic is float32. scales and biases share a dtype, which x need not have.
 
     Raises:
-        ValueError: a shape or dtype differs from these, or `quantize` does not take these bits or this group_size.
+        ValueError: a shape or dtype is wrong, or `quantize` does not take these bits or this group_size.
     """
     return _run(x, packed, scales, biases, group_size, bits, "quantized_matvec_scalar", "w2d4.1")
 
