@@ -442,7 +442,7 @@ def test_a_loop_without_end_is_ended_early(clone):
     message = r"the test was ended after (1 seconds|0.33 seconds of computing): does the loop in `__call__` end\?"
     assert re.search(message, shown)
     assert "✘ w1d4.1  RMSNorm: 3 of " in shown
-    assert re.search(r"Not run, because of this: \d+ tests\.", shown)
+    assert re.search(r"Tests not run because of this error: \d+\.", shown)
     raw = clone.run("test", "w1d4.1", "-v", TINY_LLM_TIME_LIMIT="1").stdout
     assert re.search(r"\d\d failed", raw)
     assert "INTERNALERROR" not in raw
@@ -469,7 +469,7 @@ def test_tests_that_did_not_run_are_counted(clone):
     assert "the code under test ended Python with SIGABRT" in shown
     failed, count = map(int, re.search(r"RMSNorm: (\d+) of (\d+) failed", shown).groups())
     assert 1 < failed <= count < 29
-    assert f"Not run, because of this: {29 - count} tests." in shown
+    assert f"Tests not run because of this error: {29 - count}." in shown
 
 
 @pytest.mark.parametrize("text", ["soon", "0", "-1", "inf"])

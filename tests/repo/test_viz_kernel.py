@@ -243,7 +243,7 @@ def test_more_than_a_page_holds(tmp_path: Path) -> None:
 def test_more_than_is_noted(tmp_path: Path) -> None:
     body = "float s = 0; for (int k = 0; k < 4000; k++) s += x[k & 31]; out[t] = s;"
     text, svg = drawn(written(tmp_path, f'run("long", "{body}", 32, 32)'), tmp_path, "--lang", "en")
-    limit = "Only the first 100,000 accesses and waits were noted."
+    limit = "Only the first 100,000 accesses and waits were recorded."
     assert limit in text
     assert limit in texts_in(svg)
     assert "read x: 25, write out: 24" in text
