@@ -75,7 +75,7 @@ def compile_program(name: str, program: Program, checked: bool, tools: Toolchain
         if sys.platform == "darwin":
             _keep_symbols(found)
         return found
-    sys.audit("kernel.compiling", f"{name}.metal")  # stops a test's clock
+    sys.audit("kernel.compiling", f"{name}.metal")  # pauses a test's time limit
     try:
         _compile_program(name, program, tools, clang, flags, found)
     finally:

@@ -71,7 +71,7 @@ def _after_value(tokens: Sequence[Token], i: int) -> int:
 
 
 def _type(tokens: Sequence[Token], i: int) -> tuple[str, frozenset[str], int]:
-    """Return the type that begins at i, its qualifiers, and the index after it; the type "" if none begins there."""
+    """Return the type that begins at i ("" if no type begins there), its qualifiers, and the index after the type."""
     words: list[str] = []
     qualifiers: set[str] = set()
     is_whole = False

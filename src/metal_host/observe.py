@@ -34,8 +34,8 @@ class Traffic:
     read, written: bytes; a byte counts each time that a thread reads or writes it.
     distinct_read, distinct_written: bytes; a byte counts once per call of the kernel.
     reads, writes: accesses of single threads. wide: how many of these accesses move 16 bytes or more.
-    together: accesses of simdgroups. The n-th accesses of a simdgroup's lanes at one place in the code count as one.
-    lines: how many lines of 64 bytes the simdgroups' accesses to a buffer touch. Coalesced accesses touch the fewest.
+    together: accesses of simdgroups. The n-th accesses of a simdgroup's lanes at one place of the code are one access.
+    lines: how many lines of 64 bytes the simdgroups' accesses to a buffer touch: the fewest if accesses are coalesced.
     cycles: how many cycles the simdgroups' accesses to a threadgroup variable take, in a memory of 32 banks that each
         deliver one word of 4 bytes per cycle.
     conflicts: how many of these cycles would be saved if every access were spread evenly over the banks.

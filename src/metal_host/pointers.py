@@ -117,7 +117,7 @@ def _pointer(tokens: Sequence[Token], i: int) -> _Pointer | None:
 
 
 def _declared(text: str) -> _Pointer | None:
-    """Read the declaration of a parameter; None if it is not a pointer."""
+    """Read the declaration of a parameter. Return None if the parameter is not a pointer."""
     tokens, _ = _without_space(f"{text.partition('[[')[0]};")
     place = next((i for i, token in enumerate(tokens) if token.text in SPACES), None)
     pointer = None if place is None else _pointer(tokens, place)
@@ -164,7 +164,7 @@ def _mixed(tokens: Sequence[Token], i: int, pointer: _Pointer, known: Mapping[st
 
 
 def _of(tokens: Sequence[Token], i: int, pointer: _Pointer, known: Mapping[str, str]) -> tuple[str, str]:
-    """Return the name at i, and the address space of the expression there; "" unless it is `x`, `x + n` or `&x[n]`."""
+    """Return the name at i, and the address space of the expression there: "" unless it is `x`, `x + n` or `&x[n]`."""
     is_address = i < len(tokens) and tokens[i].text == "&"
     i += is_address
     if i >= len(tokens) or tokens[i].kind != "word":

@@ -1,7 +1,7 @@
 """Translation of a kernel's Metal source to C++ that the machine's compiler accepts.
 
-The headers in include/ define nearly all of the language, and rewrite.py rewrites what no header can define. A second
-version of the text has real address spaces, which clang can check (spaces.py).
+The headers in include/ define nearly all of the language, and rewrite.py rewrites the parts that no header can define.
+A second version of the text has real address spaces, which clang can check (spaces.py).
 """
 
 import re
@@ -46,7 +46,7 @@ def write_program(name: str, signature: Signature, header: str, source: str) -> 
     """Write the kernel in C++, with a function `msl_kernel_entry` that runs the kernel for one thread.
 
     Raises:
-        MetalCompileError: the source does something that Metal forbids and C++ allows.
+        MetalCompileError: the source does something that Metal forbids but C++ allows.
     """
     texts = texts_of(name, header, source)
     body, before = texts

@@ -25,7 +25,7 @@ _NAMES = {"0": "thread", "1": "device", "2": "constant", "3": "threadgroup"}
 
 
 def mixed_spaces(source: str, texts: Mapping[str, str], clang: Toolchain, folder: Path) -> str:
-    """List clang's errors about a kernel's pointers, with places; "" if there are none."""
+    """List clang's errors about a kernel's pointers, with places. Return "" if there are no errors."""
     file = folder / "spaces.cpp"
     file.write_text(source, encoding="utf-8")
     lines = run_tool([*clang.command, *_FLAGS, f"-I{_INCLUDE}", str(file)]).stderr.splitlines()

@@ -51,7 +51,7 @@ def keep_small(folder: Path, kept: int = _KEPT) -> None:
             continue
         try:
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-        except OSError:  # another process was faster
+        except OSError:  # another process has removed it
             continue
 
 

@@ -36,7 +36,7 @@ def after_space(tokens: Sequence[Token], i: int) -> int:
 
 
 def after_brackets(tokens: Sequence[Token], i: int) -> int:
-    """Return the index after the bracket that closes the bracket at i; the number of tokens if no bracket does."""
+    """Return the index after the bracket that closes the bracket at i; the number of tokens if nothing closes it."""
     opening = tokens[i].text
     closing = _CLOSING[_OPENING.index(opening)]
     depth = 0

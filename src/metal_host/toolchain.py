@@ -77,7 +77,7 @@ class Toolchain:
         return ("-no-pie", "-fno-pie", *(("-fuse-ld=gold",) if has_gold else ()))
 
     def addr2line(self) -> str | None:
-        """Return the tool that finds the source line of an address in a program, or None."""
+        """Return the tool that finds the source line of an address in a program. Return None without such a tool."""
         names = ["llvm-addr2line", "addr2line", f"{self.triple}-addr2line"]
         return next((tool for name in reversed(names) if self._reads(name) and (tool := shutil.which(name))), None)
 
@@ -104,10 +104,10 @@ def toolchain() -> Toolchain:
 
 
 def compiler_command(*variables: str) -> tuple[str, ...]:
-    """Return the command that compiles C++ as a list of words, or () if there is none.
+    """Return the command that compiles C++, as a list of words. Return () if there is no compiler.
 
-    The compiler is the one named by the first of these environment variables that is set or, if none is, by CXX. If CXX
-    is not set either, it is the first compiler that is found.
+    The compiler is the one that the first of these environment variables names. If none of the variables is set, CXX
+    names the compiler. If CXX is not set either, it is the first compiler that is found.
     """
     chosen = next(filter(None, map(os.environ.get, (*variables, "CXX"))), None)
     return tuple(shlex.split(chosen or next(filter(None, map(shutil.which, _COMPILERS)), "")))
@@ -141,7 +141,7 @@ def whole(place: Path) -> Iterator[Path]:
 
 
 def recent_clang() -> Toolchain | None:
-    """Return a clang of version 16 or later, or None. METAL_HOST_CLANG names the clang; if empty, no clang is used."""
+    """Return a clang of version 16 or later; None without one. METAL_HOST_CLANG names it, or is empty to use none."""
     chosen = os.environ.get("METAL_HOST_CLANG")
     return _recent(chosen if chosen is not None else os.pathsep.join(_CLANGS), os.environ.get("PATH", ""))
 

@@ -49,8 +49,8 @@ struct Next {
     operator Threads() const { return call.threads; }
 };
 
-// Does the same, but writes down the kind of the member: f2 or F2 for an input or output of floats with two axes, i or
-// I for one of int32, u or U for one of uint32, and n for a number.
+// Converts in the same way, but writes down the kind of the member: f2 or F2 for an input or output of floats with two
+// axes, i or I for one of int32, u or U for one of uint32, and n for a number.
 struct Noted {
     char*& text;
 

@@ -1,4 +1,4 @@
-// The extension: makes a kernel an operation of MLX, which runs when its result is needed, like any other.
+// The extension: makes a kernel an operation of MLX, which runs when its result is needed, as any operation does.
 //
 // A kernel is a C function in a library of its own (kernel.h). `run` makes arrays that are not computed yet. Each array
 // knows its primitive, and MLX calls the primitive's eval_cpu to compute the array.

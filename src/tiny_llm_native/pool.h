@@ -21,8 +21,8 @@ class Pool {
     int threads() const { return threads_; }
     int64_t shared() const { return shared_; }
 
-    // The caller takes parts, too, so it never waits for a thread that the system keeps from running, but only for one
-    // that has begun a part. If several callers come at once, or a kernel calls another, only the first uses threads.
+    // The caller takes parts, too, so it never waits for a thread that the system keeps from running, only for a thread
+    // that has begun a part. Of several calls at once, or of calls within each other, only the first uses threads.
     void run(Part part, void* state, int64_t count, int64_t grain) {
         if (count <= 0) return;
         const int64_t even = (count + 4 * threads_ - 1) / (4 * threads_);  // small, so that a slow thread gets less
@@ -50,7 +50,7 @@ class Pool {
         for (; started_ < threads_ - 1; started_++) {
             try {
                 std::thread([this] { wait_for_work(); }).detach();
-            } catch (const std::system_error&) {  // no more threads for this process: it does with those started
+            } catch (const std::system_error&) {  // the process may start no more threads
                 return;
             }
         }

@@ -85,7 +85,7 @@ struct Problem {
     }
 };
 
-constexpr int TILE_ROWS = WIDTH == 8 ? 4 : 8, TILE_VECTORS = 2;  // sums that stay in registers: AVX2 has only 16
+constexpr int TILE_ROWS = WIDTH == 8 ? 4 : 8, TILE_VECTORS = 2;  // sums in registers, of which AVX2 has only 16
 
 // c += a b, where b and c have QUERIES columns, and a[r * down + k * right] is in row r and column k of a.
 inline void multiply_add(const float* a, int64_t down, int64_t right, const float* b, float* c, int64_t rows,
@@ -105,7 +105,7 @@ inline void multiply_add(const float* a, int64_t down, int64_t right, const floa
         }
 }
 
-// The memory of a thread, all of it float. queries, scores and out have one column per query.
+// The working memory for a thread, all of it float. queries, scores and out have one column per query.
 struct Block {
     std::vector<float> keys, values, queries, scores, out, largest, total;
 

@@ -85,7 +85,7 @@ struct Sums {
     float largest, total;  // the largest score; the sum of exp(score - largest)
 };
 
-// The state of a thread for a few queries: the thread takes the keys that these queries share part by part.
+// The state of a thread for a few queries. These queries share the keys, which the thread takes part by part.
 struct DecodeAttention {
     const int64_t D, padded;
     int64_t rows, keys = 0;              // queries; keys of the part so far

@@ -32,7 +32,7 @@ struct PagesArguments {
     In<int32_t, 2> spans;       // R x 3
     Out<float, 3> out;          // as query
     float scale;
-    int few;  // up to this many rows of a request, threads share its keys
+    int few;  // threads share a request's keys if it has at most this many rows
     Threads threads;
 };
 
@@ -122,7 +122,7 @@ class Prompt : public Problem {
     const Request& request_;
 };
 
-// Positions first to end of a request, in one head of keys. A thread takes one such part at a time, where rows are few.
+// Positions first to end of a request, in one head of keys. If rows are few, a thread takes one such part at a time.
 struct KeyPart {
     const Request* request;
     int64_t head, first, end;
@@ -169,8 +169,8 @@ struct FewRows : DecodeAttention {
         });
     }
 
-    // Turns the scores of a row into weights, which are 0 from `seen` on: all of them if `seen` is 0 or less, none if
-    // it is at least the number of keys.
+    // Turns the scores of a row into weights. The weights from `seen` on are 0: all weights if `seen` is 0 or less,
+    // none if `seen` is at least the number of keys.
     Sums weigh(int64_t row, int64_t seen) { return DecodeAttention::weigh(row, std::clamp(seen, int64_t(0), keys)); }
 
    private:

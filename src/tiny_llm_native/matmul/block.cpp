@@ -91,7 +91,7 @@ struct AfterArguments {
     In<float, 3> x;         // B x L x E
     In<uint32_t, 3> o;
     In<float, 1> norm;
-    In<uint32_t, 3> gate_up, down;  // gate_up: panels of gate and up in turn
+    In<uint32_t, 3> gate_up, down;  // gate_up: alternating panels of gate and up
     Out<float, 3> out;              // B x L x E
     float eps;
     Threads threads;

@@ -12,7 +12,7 @@
 #include <immintrin.h>
 namespace tiny_llm {
 using Dots = ints;
-constexpr int SAFE_LINES = LINES;  // of a group: so many can be added before Dots overflow
+constexpr int SAFE_LINES = LINES;  // how many lines of a group can be added before Dots overflow
 inline Dots add_dots(Dots sums, words levels, ints x) {
     return (Dots)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)levels, (__m512i)x);
 }

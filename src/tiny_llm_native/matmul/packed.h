@@ -1,7 +1,7 @@
 // Whole products with weights in panels (panels.h), on all threads.
 //
-// The number type of a product is a struct (Float32, Bfloat16, Int8). The compiler's options name one for products with
-// few rows of x and one for products with many: arithmetic.py measures which are the fastest.
+// The number type of a product is a struct (Float32, Bfloat16, Int8). The compiler's options name one type for
+// products with few rows of x and one type for products with many: arithmetic.py measures which types are the fastest.
 #pragma once
 #include <type_traits>
 

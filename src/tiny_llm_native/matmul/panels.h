@@ -49,7 +49,7 @@ inline void to_floats(float* to, Sixteen x) {
     for (int p = 0; p < PARTS; p++) store(to + p * WIDTH, x.part[p]);
 }
 
-// Returns memory of the calling thread, which is kept from call to call.
+// Returns memory that belongs to the calling thread, and is kept from call to call.
 template <typename T, int slot>
 T* scratch(int64_t size) {
     static thread_local std::unique_ptr<char[]> memory;

@@ -9,9 +9,9 @@ struct Int8 {
     using Input = int32_t;  // of a group of x: two words for each line, and the scale
     static constexpr int INPUTS = 2 * LINES + 1, TILE = WIDTH == 16 ? 8 : 4;
 
-    // Rounds each group to whole numbers of which the largest is 127 or -127, and writes them in the order of a line's
-    // levels: the lower halves of bytes are columns 0, 2, 4 and 6, and the upper halves are columns 1, 3, 5 and 7.
-    // After the numbers comes their scale.
+    // Rounds each group to whole numbers, scaled so that the largest magnitude is 127, and writes them in the order of
+    // a line's levels: the lower halves of bytes are columns 0, 2, 4 and 6, and the upper halves are columns 1, 3, 5
+    // and 7. After the numbers comes their scale.
     static void prepare(const float* x, int64_t columns, Input* inputs, float* sums) {
         for (int64_t group = 0; group < columns / GROUP; group++, x += GROUP, inputs += INPUTS) {
             floats largest = {};
