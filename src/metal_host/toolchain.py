@@ -141,7 +141,7 @@ def whole(place: Path) -> Iterator[Path]:
 
 
 def recent_clang() -> Toolchain | None:
-    """Return a clang of version 16 or later; None without one. METAL_HOST_CLANG names it, or is empty to use none."""
+    """Return a recent clang (16 or later); None without one. METAL_HOST_CLANG names it; if empty, no clang is used."""
     chosen = os.environ.get("METAL_HOST_CLANG")
     return _recent(chosen if chosen is not None else os.pathsep.join(_CLANGS), os.environ.get("PATH", ""))
 

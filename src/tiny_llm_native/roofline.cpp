@@ -70,7 +70,7 @@ KERNEL(multiply_add, MultiplyArguments) {
     });
 }
 
-// Does such rounds with pairs of bfloat16 if the processor has an instruction for them; otherwise does nothing.
+// Does such rounds with pairs of bfloat16 if the processor has an instruction for them, otherwise no operations.
 KERNEL(multiply_add_bfloat16, MultiplyArguments) {
     repeat(call, PAIRED, [](int64_t rounds) {
 #if defined(__AVX512BF16__)
