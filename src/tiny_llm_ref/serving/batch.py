@@ -10,7 +10,7 @@ __all__ = ["Batch", "Chunk"]
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive tokens of one request, at positions start to end (exclusive), and the data to compute these tokens.
+    """Consecutive tokens of one request, at positions start to end (exclusive), and the data needed to compute them.
 
     num_logits: how many of the chunk's last rows need logits: none if tokens of the request are still pending after the
     chunk, otherwise 1 plus the number of guesses (day 6).

@@ -22,7 +22,7 @@ _FIRST = 256  # how many of a row's largest logits the filters look at first
 
 @dataclass(frozen=True)
 class Settings:
-    """The sampling parameters of N rows: each field is an array of N values, as defined in `make_sampler`."""
+    """The sampling parameters of N rows: each field is an array with one value per row, as in `make_sampler`."""
 
     temperature: NDArray[np.float32]
     top_k: NDArray[np.int64]

@@ -95,7 +95,7 @@ class GenerationRequest(Parameters):
 
     @property
     def default_max_tokens(self) -> int | None:
-        """Return max_tokens for a client that sets none; None means as many tokens as there is room for."""
+        """Return max_tokens for a client that does not set it; None means as many tokens as there is room for."""
         return None
 
     @property

@@ -25,7 +25,7 @@ def accept(target: Probabilities, draft: Draft, random: np.random.Generator) -> 
     is rejected, one more token is drawn from the last row of target. So the tokens have the same distribution as tokens
     drawn from target alone. Guesses without probabilities were certain: q is 1 for the guess, and 0 for every other
     token.
-    random: the generator. One `random.random()` decides on each guess; `draw` needs the generator as well.
+    random: the generator. One call of `random.random()` decides on each guess; `draw` needs the generator, too.
     Shapes: target: (k + 1) x V, for k guesses -> 1 to k + 1 tokens.
     Source: Leviathan et al. 2023, "Fast Inference from Transformers via Speculative Decoding", section 2.3,
     arXiv:2211.17192.
