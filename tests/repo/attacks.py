@@ -1,4 +1,4 @@
-"""Submissions that try everything in attacks.toml, and say in a test's message what succeeded."""
+"""Submissions that try every attack in attacks.toml, and report in a test's message which attacks succeeded."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ bool judges_memory(long call, long* word) {
 
 
 def hostile_module(names: Names) -> str:
-    """layer_norm.py, which tries everything when it is imported."""
+    """Return a layer_norm.py that tries every attack when it is imported."""
     constants = "".join(f"{name} = {value!r}\n" for name, value in names.items())
     functions = "".join(
         f"    def attack_{number}():\n{indent(body.strip(), ' ' * 8)}\n"
@@ -85,7 +85,7 @@ def hostile_module(names: Names) -> str:
 
 
 def hostile_kernel(names: Names) -> str:
-    """swiglu.cpp, which tries everything when it is loaded."""
+    """Return a swiglu.cpp that tries every attack when it is loaded."""
     right = (REFERENCE / "kernels" / "swiglu.cpp").read_text(encoding="utf-8")
     begin, end = right.index("    const int64_t whole"), right.index("    // task w2d5.3 end")
     told = "    for (int64_t i = 0; i < n; i++) out[i] = float(succeeded);\n"
@@ -94,7 +94,7 @@ def hostile_kernel(names: Names) -> str:
 
 
 def hostile_metal(names: Names) -> str:
-    """quantized_matvec.metal, which tries everything in each thread that writes a result."""
+    """Return a quantized_matvec.metal that tries every attack in each thread that writes a result."""
     right = (REFERENCE / "kernels" / "quantized_matvec.metal").read_text(encoding="utf-8")
     declared = """
 extern "C" {
@@ -115,7 +115,7 @@ int socket(int domain, int type, int protocol);
 
 
 def succeeded(language: str, message: str) -> list[str]:
-    """Which attacks did, by a test's message: of those in machine code, the first of them."""
+    """Return the attacks that succeeded, as a test's message says. For machine code, the message has only the first."""
     names = list(ATTACKS[language])
     if language == "python":
         found = re.search(r"succeeded: \[([\d, ]*)\]", message)
@@ -134,7 +134,7 @@ def _defined(names: Names) -> str:
 
 
 def _functions(language: str) -> str:
-    """One for each attack, and `tell`, which tries all and tells the first that succeed, in digits."""
+    """Return a function per attack, and `tell`, which tries all attacks and returns the first successes as digits."""
     bodies = list(enumerate(ATTACKS[language].values()))
     assert len(bodies) < _BASE
     functions = [f"bool attack_{number}() {{\n{indent(body.strip(), '    ')}\n}}\n" for number, body in bodies]

@@ -1,4 +1,4 @@
-"""`tiny-llm batch` in this process: its requests, what they should get, and its results."""
+"""`tiny-llm batch` in this process: its requests, the expected texts, and its results."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ENVIRONMENT |= {"HF_HUB_OFFLINE": "1", "TERM": "dumb", "LC_ALL": "C.UTF-8", "TIN
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One token for each byte, a context of 512; it never ends a text by itself."""
+    """Write a checkpoint with one token per byte and a context of 512. Its model never ends a text by itself."""
     path = Case(untrained_config(), seed=0).write(tmp_path_factory.mktemp("checkpoint"))
     (path / "generation_config.json").write_text(json.dumps({"eos_token_id": []}))
     return path
@@ -50,7 +50,7 @@ def write(file: Path, requests: list[dict[str, Any]]) -> Path:
 
 
 def results_in(file: Path) -> dict[str, dict[str, Any]]:
-    """By id, each of which must be there once; every line must be whole."""
+    """Return the results in a file, keyed by id. Check that every line is whole, and every id occurs once."""
     text = file.read_text(encoding="utf-8")
     assert text.endswith("\n")
     found = [json.loads(line) for line in text.removesuffix("\n").split("\n")]
@@ -74,7 +74,7 @@ MIXED: list[dict[str, Any]] = [
 
 
 def expected_text(checkpoint: Path, request: dict[str, Any]) -> str:
-    """By `generate`, each request alone."""
+    """Return the text that `generate` gives for a request alone."""
     model, tokenizer = models.load(checkpoint)
     names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
     sampler = sampler_of(SamplingParams(**{name: request[name] for name in names if name in request}))

@@ -1,4 +1,4 @@
-"""A clone in which the MLX extension is built for real, once, and what makes its next build go wrong."""
+"""A clone in which the MLX extension is built for real, once, and changes that make its next build fail."""
 
 import json
 import os
@@ -28,14 +28,14 @@ __all__ = [
 ]
 
 NATIVE = "tiny_llm_native"
-# The others take longer.
+# # The other kernels take longer to build.
 KEPT = {"tiny_llm": ("softmax", "swiglu"), "tiny_llm_ref": ("swiglu",), NATIVE: ("mlx_extension",)}
 COMPILER = shutil.which("c++") or shutil.which("clang++") or shutil.which("g++")
 
 
 @cache
 def first_build(root):
-    """A clone in this folder in which nothing was built, and what the command says. Once, for all files of tests."""
+    """Run `build-ext` in a new clone in this folder, once for all test files. Return the clone and the finished run."""
     clone = Clone.create(root)
     for package, kept in KEPT.items():
         folder = built(clone, package).parent
@@ -52,7 +52,7 @@ def first_build(root):
 
 @contextmanager
 def as_built(tmp_path_factory):
-    """The clone with its MLX extension. What is changed in it is put back."""
+    """Yield the clone with its MLX extension. Afterwards, undo all changes in the clone."""
     clone, run = first_build(tmp_path_factory.getbasetemp() / "built")
     assert run.returncode == 0, run.stderr
     folders = [clone.root / "src" / package for package in (*KEPT, "tiny_llm_course")]
@@ -73,18 +73,18 @@ def built(clone, package=NATIVE):
 
 
 def made(clone):
-    """The MLX extension and what is next to it, by name."""
+    """Return the contents of the MLX extension's file and of the files next to it, keyed by file name."""
     return {file.name: file.read_bytes() for file in built(clone).iterdir() if file.is_file()}
 
 
 def outdate(clone, **stamp):
-    """As if the MLX extension had been built for something else."""
+    """Change the stamp of the MLX extension, as if it had been built for another machine or version."""
     file = built(clone) / mlx_extension.STAMP
     file.write_text(json.dumps(json.loads(file.read_text()) | stamp))
 
 
 def script(folder, name, *lines):
-    """A program of this name; returns where it is."""
+    """Write a shell script with this name. Return its path."""
     folder.mkdir(exist_ok=True)
     file = folder / name
     file.write_text("#!/bin/sh\n" + "".join(f"{line}\n" for line in lines))
@@ -108,14 +108,14 @@ if "Python.h" in {names}:
 
 
 def path_without(clone, folder, names):
-    """A path of Python's with which these packages are not installed. One may be Python.h."""
+    """Return a PYTHONPATH with which these packages seem not to be installed. One name may be Python.h."""
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(HIDDEN.format(names=names))
     return os.pathsep.join([str(folder), str(clone.root / "src")])
 
 
 def refused(run):
-    """What a failing command says: in a few lines, none of them Python's."""
+    """Return the message of a failed command. Check that it is one line, without a traceback."""
     assert run.returncode == 1
     assert "Traceback" not in run.stderr
     assert len(run.stderr.splitlines()) == 1
@@ -123,12 +123,12 @@ def refused(run):
 
 
 def old_compiler(folder):
-    """One that does not know what kernels use."""
+    """Write a compiler that lacks the types that kernels use. Return its path."""
     version = 'case "$*" in *--version*) echo "g++ 9.5.0"; exit;; esac'
     return script(folder, "c++", version, "echo 'kernel.h:70: error: _Float16 does not name a type' >&2; exit 1")
 
 
 def stopped_compiler(folder, *lines):
-    """A compiler that answers as the real one does when it is asked what it can do; to compile, it does this."""
+    """Write a compiler that answers questions like the real one, but runs these lines instead of compiling."""
     answers = f'case "$*" in *--version*|*-fsyntax-only*) exec {COMPILER} "$@";; esac'
     return script(folder, "c++", answers, *lines)

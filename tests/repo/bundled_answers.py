@@ -21,7 +21,7 @@ SAMPLE = 40  # questions, the first of the 500
 
 
 def compare_answers() -> None:
-    """Ask each model questions in each language. Our model's arithmetic is MLX's; the card's is PyTorch's."""
+    """Ask each model questions in each language. The reference computes with MLX; the card's figures are PyTorch's."""
     for name in BUNDLED:
         model, _ = load(name, mx.float32)
         tokenizer = Tokenizer.from_file(str(bundled(name) / "tokenizer.json"))

@@ -1,4 +1,4 @@
-"""A machine that other programs keep busy, made up: no test needs a load."""
+"""A simulated machine that other programs keep busy, so that no test needs real load."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ OWN = 1.9  # processors that the measuring process keeps busy
 
 
 def counters_of(others: Iterable[float], seconds: float = 1.0) -> Iterator[Counters]:
-    """The counters before and after each piece of work, in which other programs use so many processors."""
+    """Yield the counters before and after each piece of work. others: how many processors other programs use in
+    each."""
     wall = used = own = 0.0
     for count in others:
         yield Counters(wall, used, own)

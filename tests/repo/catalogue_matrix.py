@@ -1,7 +1,8 @@
-"""A pytest plugin, `-p catalogue_matrix --matrix FILE`: how tests of the reference go with the mistakes of their tasks.
+"""A pytest plugin, `-p catalogue_matrix --matrix FILE`: runs a task's tests on each mistake made in the reference.
 
-Writes, for each mistake, tests that reject it, what it is named, and which mistakes cannot be told from it. A test is
-run with a mistake only where something depends on it, and once more if it failed: it has to fail in the same way.
+For each mistake, the plugin writes which tests reject it, which name the diagnosis gives it, and which mistakes cannot
+be told apart from it. A test runs with a mistake only if it depends on the mistake's code. A failing test runs twice,
+because it has to fail in the same way.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 class Matrix:
-    """A task's mistakes and tests, and what was seen in the runs that were asked for."""
+    """The mistakes and tests of a task, and the observations of the runs so far."""
 
     def __init__(self, task: TaskId, tests: dict[str, Test]):
         self.task, self.tests = task, tests
@@ -55,7 +56,8 @@ class Matrix:
         return {"tests": list(self.tests), "mistakes": {mistake: self._row(mistake) for mistake in self.mistakes}}
 
     def seen(self, test: str, mistake: str) -> tuple[Observation, Observation]:
-        """Of two runs. What passes has the test's own numbers, and is not run again."""
+        """Return the observations of two runs. A passing test observes the test's own numbers, and does not run
+        again."""
         if (test, mistake) not in self._seen:
             run = replay(self.tests[test], self.task, self.mistakes[mistake])
             again = replay(self.tests[test], self.task, self.mistakes[mistake]) if run.failed else run
@@ -72,7 +74,7 @@ class Matrix:
         return {"rejected by": rejecting, "named": named, "same as": same}
 
     def _named(self, mistake: str) -> str | None:
-        """What a learner is told who made the mistake. Tests that can change nothing any more are not run."""
+        """Return what a learner who made this mistake is told. Skip tests that can no longer change the answer."""
         told: naming.Diagnosis[str] = naming.Diagnosis(
             list(self.mistakes), lambda test, other: self.seen(test, other)[1] if other else Observation()
         )

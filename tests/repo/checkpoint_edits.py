@@ -1,4 +1,4 @@
-"""A small checkpoint, what may become of its files, and what is said then."""
+"""A small checkpoint, changes to its files, and the error that each change causes."""
 
 import json
 from collections.abc import Callable
@@ -43,7 +43,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def edit(file: str = "config.json", drop: tuple[str, ...] = (), **changes: Any) -> Change:
-    """Drop and set keys of a JSON file."""
+    """Return a change that drops and sets keys of a JSON file."""
 
     def change(folder: Path) -> None:
         contents = json.loads((folder / file).read_text(encoding="utf-8")) | changes
@@ -54,7 +54,7 @@ def edit(file: str = "config.json", drop: tuple[str, ...] = (), **changes: Any) 
 
 
 def edit_weights(drop: str = "", **changes: Any) -> Change:
-    """Leave out weights whose name contains `drop`, set those given, with __ for a dot."""
+    """Return a change that drops the weights whose name contains `drop`, and sets others. In names, __ means a dot."""
 
     def change(folder: Path) -> None:
         weights = mx.load(str(folder / WEIGHTS))
@@ -71,7 +71,8 @@ def write(file: str, contents: bytes) -> Change:
 
 
 def cut(length: int) -> Change:
-    """Cut the weights' file after so many bytes, or before so many of its last."""
+    """Return a change that keeps the first `length` bytes of the weights' file or, if negative, drops the last
+    bytes."""
     return lambda folder: write(WEIGHTS, (folder / WEIGHTS).read_bytes()[:length])(folder)
 
 
@@ -80,7 +81,7 @@ def delete(file: str) -> Change:
 
 
 def shard(folder: Path) -> None:
-    """Spread the weights over two files, with an index."""
+    """Split the weights into two files with an index."""
     weights = load_file(folder / WEIGHTS)
     halves = {f"model-0000{i + 1}-of-00002.safetensors": sorted(weights)[i::2] for i in range(2)}
     for file, names in halves.items():
@@ -100,7 +101,7 @@ def both(first: Change, second: Change) -> Change:
 
 
 def check_error(folder: Path, expected: str, load: Callable[[Path], object] = load) -> None:
-    """One line, of a type that a caller expects, which names the file or the directory and what is wrong."""
+    """Check that loading raises an expected type of error, with one line that names the file and the problem."""
     with pytest.raises((ValueError, FileNotFoundError)) as raised:
         load(folder)
     message = str(raised.value)

@@ -42,7 +42,7 @@ TEXT_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|//[^\n
 
 
 def is_input(path: str) -> bool:
-    """Whether a file of the repository that a run has read can change what its tests decide."""
+    """Tell whether a file of the repository that a run has read can change what its tests decide."""
     parts = Path(path).parts
     if parts[0] not in ("src", "tests") or {"built", "__pycache__"} & {*parts}:
         return False
@@ -50,7 +50,8 @@ def is_input(path: str) -> bool:
 
 
 def digest(root: Path, day: Day, inputs: Iterable[str]) -> str:
-    """Of the inputs of a day's tests, its mistakes and its variants. inputs: paths, which the last run has noted."""
+    """Return the digest of the inputs of a day's tests, mistakes and variants. inputs: the paths that the last run
+    noted."""
     name = f"week_{day.week}_day_{day.number}.toml"
     facts: dict[str, Any] = {path: _fact(root / path) for path in sorted(inputs)}
     facts["mistakes"] = _mistakes(root / "src/tiny_llm_course/catalogue" / name)
@@ -71,7 +72,8 @@ def digest_of_files(root: Path, patterns: Iterable[str]) -> str:
 
 
 def with_imports(root: Path, files: Iterable[Path]) -> set[Path]:
-    """Add the repository's modules that these files import, at any place in their code, and what those import."""
+    """Add the repository's modules that these files import, anywhere in their code, and the modules that those
+    import."""
     found, new = set[Path](), set(files)
     while new:
         found |= new
@@ -80,7 +82,7 @@ def with_imports(root: Path, files: Iterable[Path]) -> set[Path]:
 
 
 def _imported(root: Path, file: Path) -> Iterator[Path]:
-    """Find the modules that a file names in its imports, and the packages that it is in."""
+    """Yield the modules that a file imports, and the packages that contain the file."""
     packages = (folder / "__init__.py" for folder in file.parents if folder.is_relative_to(root))
     yield from (package for package in packages if package.exists())
     stat = file.stat()
@@ -91,7 +93,7 @@ def _imported(root: Path, file: Path) -> Iterator[Path]:
 
 @cache
 def _imports_at(file: Path, changed: int, size: int) -> list[tuple[int, str]]:
-    """Read a file's imports: the number of dots in front of each, and the dotted name."""
+    """Read a file's imports. Return the number of leading dots and the dotted name of each import."""
     found = []
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -102,14 +104,14 @@ def _imports_at(file: Path, changed: int, size: int) -> list[tuple[int, str]]:
 
 
 def _modules(place: Path, names: Sequence[str]) -> Iterator[Path]:
-    """Find the packages and the module that a dotted name stands for. Its last part may be a name in the module."""
+    """Yield the packages and the module that a dotted name means. The last part may be a name within the module."""
     for name in names:
         place /= name
         yield from (file for file in (place.with_suffix(".py"), place / "__init__.py") if file.exists())
 
 
 def _fact(file: Path) -> str:
-    """What counts of a file."""
+    """Return the part of a file that counts in a digest."""
     if not file.exists():
         return "absent"
     stat = file.stat()
@@ -127,7 +129,7 @@ def _fact_at(file: Path, changed: int, size: int) -> str:
 
 
 def python_code(source: str) -> str:
-    """The parsed code: the same for every version of Python, without docstrings, but with their `Task:` lines."""
+    """Return parsed code, the same in every version of Python, without docstrings except their `Task:` lines."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, DOCUMENTED) and (text := ast.get_docstring(node)) is not None:
@@ -137,7 +139,7 @@ def python_code(source: str) -> str:
 
 
 def _written(node: Any) -> str:
-    """Like `ast.dump`, which writes something else in each version: fields that are empty are left out."""
+    """Write a node like `ast.dump`, but without empty fields, because `ast.dump` differs between versions of Python."""
     if isinstance(node, list):
         return f"[{','.join(map(_written, node))}]"
     if isinstance(node, ast.JoinedStr):
@@ -150,7 +152,7 @@ def _written(node: Any) -> str:
 
 
 def _joined(values: list[ast.expr]) -> list[ast.expr]:
-    """An f-string's parts. Python 3.12.0 does not join adjacent texts, and adds empty ones."""
+    """Return an f-string's parts, with adjacent texts joined. Python 3.12.0 leaves them apart, and adds empty texts."""
     found: list[ast.expr] = []
     for part in values:
         last = found[-1] if found else None
@@ -162,7 +164,7 @@ def _joined(values: list[ast.expr]) -> list[ast.expr]:
 
 
 def _native(source: str) -> str:
-    """C++ or Metal without comments, those excepted that begin and end a task, and without indents."""
+    """Return C++ or Metal code without indents and comments, except the comments that begin and end a task."""
 
     def kept(match: re.Match[str]) -> str:
         text = match.group()
@@ -184,7 +186,7 @@ def _variants(file: Path) -> Any:
 
 
 def _day(syllabus: Path, day: Day) -> Any:
-    """What may not be called while a task's tests run."""
+    """Return the functions that may not be called while a task's tests run."""
     weeks = {
         week["number"]: {entry["number"]: entry for entry in week["days"]} for week in read_toml(syllabus)["weeks"]
     }
@@ -193,7 +195,7 @@ def _day(syllabus: Path, day: Day) -> Any:
 
 
 def _versions(lock: Path) -> dict[str, str]:
-    """Of the packages that every installation of a clone has, on every version of Python."""
+    """Return the versions of the packages that every installation of a clone has, on every version of Python."""
     found: dict[str, list[str]] = {}
     for package in read_toml(lock)["package"]:
         if {"default", "kernels"} & {*package["groups"]}:

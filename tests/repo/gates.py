@@ -1,4 +1,4 @@
-"""What holds for every module of the reference. Each check returns a line for each place where it does not.
+"""Rules for every module of the reference. Each check returns a line for each place that breaks its rule.
 
 Sources are given as a mapping from path, relative to the package, to text.
 """
@@ -29,7 +29,7 @@ __all__ = [
 Sources: TypeAlias = dict[str, str]
 Definition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
-# By package: a module imports from rows above its own only.
+# # For each package: a module imports only from rows before its own.
 LAYERS = {
     "tiny_llm_native": """
     __init__
@@ -79,7 +79,7 @@ def read_sources(package: Path) -> Sources:
 
 
 def read_native(package: Path) -> Sources:
-    """Code in C++ and Metal."""
+    """Read the code in C++ and Metal."""
     return {
         file.relative_to(package).as_posix(): file.read_text(encoding="utf-8")
         for file in code_files(package)
@@ -88,7 +88,7 @@ def read_native(package: Path) -> Sources:
 
 
 def check_imports(sources: Sources, package: str = "tiny_llm_ref") -> list[str]:
-    """Modules import each other relatively, public names only, in the order of LAYERS."""
+    """Check that modules import each other relatively, only public names, and in the order of LAYERS."""
     levels = {name: level for level, row in enumerate(LAYERS[package].split("\n")) for name in row.split()}
     problems = [f"{path}: {_unit(path)} has no place in LAYERS" for path in sources if _unit(path) not in levels]
     for path, node in _nodes(sources):
@@ -98,7 +98,7 @@ def check_imports(sources: Sources, package: str = "tiny_llm_ref") -> list[str]:
 
 
 def check_exports(sources: Sources) -> list[str]:
-    """`__all__` is there, sorted, and names what a module defines without an underscore."""
+    """Check that `__all__` exists, is sorted, and lists the names that a module defines without an underscore."""
     problems = []
     for path, source in sources.items():
         values = dict(_definitions(source))
@@ -112,7 +112,8 @@ def check_exports(sources: Sources) -> list[str]:
 
 
 def check_definitions_only(sources: Sources) -> list[str]:
-    """Importing a module only defines: docstring, imports, constants, functions, classes, and code that is not run."""
+    """Check that a module contains only a docstring, imports, constants, functions, classes, and code that does not
+    run."""
     problems = []
     for path, source in sources.items():
         body = ast.parse(source).body
@@ -137,14 +138,14 @@ def check_sizes(sources: Sources) -> list[str]:
 
 
 def long_files(sources: Sources) -> list[str]:
-    """Name the files that are so long that they may hold two ideas."""
+    """Name the files that are so long that they may contain two ideas."""
     lengths = {path: len(source.splitlines()) for path, source in sources.items()}
     return [f"{path} has {lines} lines: is it one idea?" for path, lines in lengths.items() if lines > FILE_LINES]
 
 
 def check_task_ids(sources: Sources, days: list[Day], native: Sources | None = None) -> list[str]:
-    """Docstrings, regions and syllabus have the same tasks, and a day's `modules` are the files of its tasks, without
-    suffix."""
+    """Check that docstrings, regions and the syllabus have the same tasks, and that a day's `modules` are the files of
+    its tasks, without suffix."""
     problems = []
     places: dict[TaskId, set[str]] = {task.id: set() for day in days for task in day.tasks}
     for path, node in _nodes(sources):
@@ -175,7 +176,7 @@ def _nodes(sources: Sources) -> Iterator[tuple[str, ast.AST]]:
 
 
 def _unit(path: str) -> str:
-    """The module, or the subpackage, that LAYERS knows a file by."""
+    """Return the name of a file's module or subpackage in LAYERS."""
     return PurePosixPath(path).parts[0].removesuffix(".py")
 
 
@@ -195,7 +196,7 @@ def _import_problems(node: ast.Import | ast.ImportFrom, path: str, levels: dict[
 
 
 def _definitions(source: str) -> Iterator[tuple[str, ast.AST | None]]:
-    """Names that a module's top level defines, with the value of a constant."""
+    """Yield the names that a module's top level defines, each with its value if it is a constant."""
     for node in ast.parse(source).body:
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
@@ -208,7 +209,7 @@ def _definitions(source: str) -> Iterator[tuple[str, ast.AST | None]]:
 
 
 def _rank(name: str) -> tuple[bool, bool, str]:
-    """Sorts as ruff sorts `__all__`: constants, classes, the rest."""
+    """Return a sort key that orders names as ruff orders `__all__`: constants, classes, other names."""
     return not name.isupper(), not name[0].isupper(), name
 
 
@@ -224,7 +225,7 @@ def _acts(node: ast.stmt) -> bool:
 
 
 def _defines(call: ast.Call) -> bool:
-    """`Path(__file__)`, or part of a type."""
+    """Tell whether a call only defines something: `Path(__file__)`, or a part of a type."""
     return ast.unparse(call) == "Path(__file__)" or ast.unparse(call.func) in PARTS_OF_TYPES
 
 

@@ -1,6 +1,6 @@
-"""The rules of the formats that `tiny-llm grade` writes, as those who read them publish them.
+"""The rules of the formats that `tiny-llm grade` writes, as the programs that read these formats publish them.
 
-Each function fails with what is wrong. They know no more than the format: what a grade should say is for other tests.
+Each function fails with a message about what is wrong. The functions check formats only; other tests check contents.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ += ["check_text"]
 
 
 def check_text(text: str) -> None:
-    """Valid Unicode, and nothing that a terminal obeys or that reorders a line."""
+    """Check that a text is valid Unicode, without characters that control a terminal or reorder a line."""
     text.encode()
     bad = {c for c in text if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") and c not in "\n\t\r"}
     assert not bad, bad
@@ -30,7 +30,7 @@ def check_text(text: str) -> None:
 
 
 def check_csv(text: str) -> list[dict[str, str]]:
-    """RFC 4180: as many cells in each row as in the first. OWASP: no cell that a spreadsheet computes."""
+    """Check a table by RFC 4180: all rows have equally many cells; and by OWASP: no spreadsheet computes a cell."""
     check_text(text)
     assert text.count("\n") == text.count("\r\n") + sum(cell.count("\n") for row in _rows(text) for cell in row)
     rows = _rows(text)
@@ -47,8 +47,9 @@ def _rows(text: str) -> list[list[str]]:
 
 # ----------------------------------------------------------------------------------------------------------- JUnit
 
-# junit-10.xsd of Jenkins' xUnit plugin. Of each element: its attributes, those that it must have, what may be in it in
-# any order and number, and whether there may be text in it. All but `time` of suites are any text.
+# # junit-10.xsd of Jenkins' xUnit plugin. For each element: its attributes, its required attributes, the elements
+# allowed in it in any order and number, and whether it may contain text. All attributes but `time` of suites are any
+# text.
 JUNIT = {
     "testsuites": ("name time tests failures errors", "", "testsuite", False),
     "testsuite": (
@@ -70,7 +71,7 @@ SUREFIRE_TIME = re.compile(r"(([0-9]{0,3},)*[0-9]{3}|[0-9]{0,3})*(\.[0-9]*)?")
 
 
 def check_junit(text: str) -> ElementTree.Element:
-    """The schema; and that the numbers are those of the elements."""
+    """Check the schema, and that the numbers in attributes are the numbers of elements."""
     check_text(text)
     root = ElementTree.fromstring(text.encode())  # as a file: its first line says the encoding
     assert root.tag in ("testsuites", "testsuite")
@@ -98,7 +99,7 @@ def _check_element(element: ElementTree.Element) -> None:
 
 
 def check_json(text: str) -> Any:
-    """RFC 8259, for readers that know no NaN and no lone surrogates, and take the last of equal keys."""
+    """Parse JSON by RFC 8259, like readers that reject NaN and lone surrogates, and use the last of equal keys."""
     check_text(text)
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -118,7 +119,7 @@ FORMATS = ("text", "html", "simple_format", "md", "ansi")
 
 
 def check_gradescope(text: str) -> Any:
-    """results.json, https://gradescope-autograders.readthedocs.io/en/latest/specs/"""
+    """Check results.json by https://gradescope-autograders.readthedocs.io/en/latest/specs/"""
     found = check_json(text)
     texts = {"output": str, "extra_data": dict, "leaderboard": list, "tests": list}
     choices = {"visibility": VISIBILITY, "stdout_visibility": VISIBILITY}
@@ -134,7 +135,7 @@ def check_gradescope(text: str) -> Any:
 
 
 def check_exercism(text: str) -> Any:
-    """results.json, https://exercism.org/docs/building/tooling/test-runners/interface"""
+    """Check results.json by https://exercism.org/docs/building/tooling/test-runners/interface"""
     found = check_json(text)
     _check_fields(found, {"version": int, "message": str, "tests": list}, {"status": ("pass", "fail", "error")})
     assert found["version"] in (2, 3)
@@ -158,7 +159,8 @@ def check_exercism(text: str) -> Any:
 
 
 def check_classroom(text: str) -> Any:
-    """What classroom-resources/autograding-grading-reporter reads from a variable, adds up, and prints into a log."""
+    """Check the fields that classroom-resources/autograding-grading-reporter reads from a variable, adds up and
+    logs."""
     found = check_json(base64.b64decode(base64.b64encode(text.encode())).decode())
     statuses = ("pass", "fail", "error")
     _check_fields(found, {"version": int, "max_score": float, "tests": list}, {"status": statuses})
@@ -176,7 +178,7 @@ def check_classroom(text: str) -> Any:
 
 
 def _check_fields(found: Any, kinds: dict[str, type], choices: dict[str, tuple[str, ...]]) -> None:
-    """No other fields than these; each of its kind (an integer is a number), one of the choices, or null."""
+    """Check that only these fields exist, each of its type (an integer is a number), one of the choices, or null."""
     assert isinstance(found, dict)
     assert set(found) <= {*kinds, *choices}, set(found)
     for key, value in found.items():

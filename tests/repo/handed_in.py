@@ -28,7 +28,7 @@ def stub(name: str) -> str:
 
 
 def at_call(*lines: str) -> str:
-    """The right solution of RMSNorm, which does something else first."""
+    """Return the right solution of RMSNorm, with these lines at the beginning of each call."""
     assert RIGHT.count(CALL) == 1
     return RIGHT.replace(CALL, "".join(f"        {line}\n" for line in lines) + CALL)
 
@@ -49,6 +49,6 @@ def package(folder: Path, **sources: str) -> None:
 
 
 def grade(*arguments: Any, fresh: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run the command. fresh: it may not take over what an earlier run of these tests has found out."""
+    """Run the command. fresh: whether the run ignores all grades that an earlier run of these tests has kept."""
     words = [*map(str, arguments), *(["--fresh"] if fresh else [])]
     return run_python(["-m", "tiny_llm_course", "grade", *words], Path.cwd(), ENVIRONMENT, timeout=900)

@@ -1,6 +1,6 @@
-"""A pytest plugin, `-p input_log --inputs FILE`: writes which files of the repository the run depended on.
+"""A pytest plugin, `-p input_log --inputs FILE`: writes which files of the repository a run depended on.
 
-These are the modules that were imported, a mistake's packages included, and what was read besides.
+These files are the imported modules, those of a mistake's packages included, and all other files that the run read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """After the mistakes were made and tested."""
+    """Write the files after all mistakes have been made and tested."""
     files = {str(path.relative_to(ROOT)) for path in map(_resolved, {*_read, *_imported()}) if _is_ours(path)}
     if includes := sys.modules.get("tiny_llm_native.includes"):
         # The extension was built before the tests ran.

@@ -1,4 +1,4 @@
-"""A learner's clone of the course in a temporary folder, its commands, and a terminal to watch them in."""
+"""A learner's clone of the course in a temporary folder, its commands, and a terminal in which to watch them."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ for arguments in json.load(sys.stdin):
 
 
 class Clone:
-    """Stubs, reference, what both share, tests and commands, in a folder that holds them."""
+    """A folder with stubs, the reference, the packages that both share, tests and commands."""
 
     def __init__(self, root: Path):
         self.root = root
 
     @classmethod
     def create(cls, root: Path) -> Clone:
-        """A new one in this folder."""
+        """Create a new clone in this folder."""
         build_tree(root, ROOT, is_solved=lambda task: False)
         shutil.rmtree(root / "src/tiny_llm_ref")
         shutil.copy(ROOT / ".gitignore", root)
@@ -65,12 +65,12 @@ class Clone:
     def run(
         self, *arguments: str, cwd: Path | None = None, input: str = "", **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run a `tiny-llm` command. input: what is typed."""
+        """Run a `tiny-llm` command. input: the typed text."""
         words = ["-m", "tiny_llm_course", *arguments]
         return run_python(words, cwd or self.root, self.environment | environment, input, timeout=600)
 
     def run_in_a_row(self, commands: list[list[str]]) -> None:
-        """Run `tiny-llm` commands in one process, which takes a tenth of the time. All have to succeed."""
+        """Run `tiny-llm` commands in one process, which takes a tenth of the time. Check that all commands succeed."""
         run = subprocess.run(
             [sys.executable, "-c", IN_A_ROW],
             cwd=self.root,
@@ -82,7 +82,8 @@ class Clone:
         assert run.returncode == 0, run.stderr
 
     def terminal(self, *arguments: str, rows: int = 0, columns: int = 0, **environment: str) -> Terminal:
-        """Run a `tiny-llm` command in a terminal. rows, columns: its size, instead of what the environment says."""
+        """Run a `tiny-llm` command in a terminal. rows, columns: the terminal's size; 0 means the environment's
+        size."""
         size = {"LINES": str(rows), "COLUMNS": str(columns)} if rows else {}
         command = [sys.executable, "-m", "tiny_llm_course", *arguments]
         return Terminal(command, self.root, self.environment | size | environment)
@@ -91,12 +92,12 @@ class Clone:
         return self.root / "src/tiny_llm" / name
 
     def add_model(self) -> None:
-        """The weights of `story`, which `create` leaves out."""
+        """Add the weights of `story`, which `create` leaves out."""
         weights = "src/tiny_llm_models/story/model.safetensors"
         shutil.copy(ROOT / weights, self.root / weights)
 
     def solved(self, name: str, *tasks: str) -> str:
-        """What one of the learner's files holds when these tasks are solved."""
+        """Return the content of one of the learner's files when these tasks are solved."""
         source = (ROOT / "src/tiny_llm_ref" / name).read_text()
         return make_stub(source, is_solved=lambda task: str(task) in tasks, filename=name)
 
@@ -114,25 +115,25 @@ class Clone:
 
 
 def new_clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
-    """For a fixture: `clone = pytest.fixture(new_clone, scope="module")`."""
+    """Create a clone. Use it as a fixture: `clone = pytest.fixture(new_clone, scope="module")`."""
     return Clone.create(tmp_path_factory.mktemp("clones") / "course")
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """What git prints."""
+    """Run Git in a folder. Return its output."""
     run = subprocess.run([*GIT, *arguments], cwd=folder, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     return run.stdout
 
 
 def commit(clone: Clone, message: str) -> None:
-    """All that is new or changed in a clone."""
+    """Commit all new and changed files of a clone."""
     git(clone.root, "add", "--all")
     git(clone.root, "commit", "--quiet", "-m", message)
 
 
 def in_units(text: str, unit: str) -> str:
-    """As an editor indents all of a file, docstrings as well."""
+    """Indent a text with this unit, docstrings included, as an editor does."""
     rests = [(line, line.lstrip(" ")) for line in text.splitlines(keepends=True)]
     return "".join(unit * ((len(line) - len(rest)) // 4) + rest for line, rest in rests)
 
@@ -152,21 +153,21 @@ class Terminal:
 
     @property
     def screen(self) -> str:
-        """What stands there since the screen was cleared last, without colours."""
+        """Return the text on the screen since it was last cleared, without colours."""
         return re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", self.raw.rpartition("\x1b[H")[2]).replace("\r\n", "\n")
 
     @property
     def new(self) -> str:
-        """What was printed since the last `wait_for_next`, with its colours."""
+        """Return the output since the last `wait_for_next`, with its colours."""
         return self.raw[self._seen :].replace("\r\n", "\n")
 
     def wait_for(self, text: str, seconds: float = 120) -> str:
-        """The screen, once this text is on it."""
+        """Wait until this text is on the screen. Return the screen."""
         self._read_until(lambda: text in self.screen, text, seconds)
         return self.screen
 
     def wait_for_next(self, pattern: str, seconds: float = 120) -> str:
-        """What was printed since the last call, once this pattern occurs in it."""
+        """Wait until this pattern occurs in the output since the last call. Return this output."""
         self._read_until(lambda: re.search(pattern, self.new, re.DOTALL), pattern, seconds)
         new, self._seen = self.new, len(self.raw)
         return new
@@ -182,7 +183,7 @@ class Terminal:
                     assert holds(), f"expected {expected!r}, and the process ended with:\n{self.screen}"
 
     def is_asleep(self) -> bool:
-        """Whether the process waits: after a prompt, for a key or a signal."""
+        """Tell whether the process waits, for a key or a signal, after a prompt."""
         shown = subprocess.check_output(["ps", "-o", "stat=", "-p", str(self._process.pid)], text=True)
         return shown.startswith("S")
 
@@ -190,11 +191,11 @@ class Terminal:
         os.write(self._descriptor, keys.encode())
 
     def resize(self, width: int) -> None:
-        """In columns."""
+        """Set the terminal's width in columns."""
         fcntl.ioctl(self._descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
 
     def exit_code(self, seconds: float = 120) -> int:
-        """Wait for the end."""
+        """Wait until the process ends. Return its exit code."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             code = self._process.poll()  # first, so that what it wrote last is read after it

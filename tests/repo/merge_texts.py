@@ -1,4 +1,4 @@
-"""A file of the course as a stub, as a learner has written it, and as it is in a newer course; one of C++, too."""
+"""A Python file of the course in three versions, and a C++ file: stub, learner's version, and newer course."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints on which the reference is compared with other programs, and what they are fed."""
+"""Checkpoints and inputs with which the reference is compared with other programs."""
 
 import hashlib
 from dataclasses import dataclass
@@ -20,7 +20,8 @@ TEXT = "Once upon a time\tthere was… むかしむかし、あるところに �
 
 @dataclass(frozen=True)
 class Case:
-    """A seed and a configuration; the seed is one whose greedy text is varied and clear-cut."""
+    """A seed and a configuration. With this seed, the greedy text is varied, and each step's best logit is
+    clear-cut."""
 
     config: dict[str, Any]
     seed: int
@@ -34,7 +35,7 @@ class Case:
         return path
 
     def fingerprint(self) -> str:
-        """A hash of the names and numbers of all weights."""
+        """Return a hash of the names and numbers of all weights."""
         weights = random_weights(self.shapes, self.seed)
         return hashlib.sha256(b"".join(name.encode() + weights[name].tobytes() for name in sorted(weights))).hexdigest()
 
@@ -43,7 +44,7 @@ def _case(model_type: str, seed: int, **changes: Any) -> Case:
     return Case(untrained_config(model_type, rms_norm_eps=1e-2, **changes), seed)  # an eps that makes a difference
 
 
-# The embedding of a tied model dominates its scores, and most seeds repeat one token; with a small E, some do not.
+# # The embedding of a tied model dominates its logits, and most seeds repeat one token. With a small E, some do not.
 _TIED = {"tie_word_embeddings": True, "hidden_size": 24, "num_hidden_layers": 4, "rope_theta": 10000.0}
 CASES = {
     "qwen2": _case("qwen2", 63),

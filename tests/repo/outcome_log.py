@@ -1,4 +1,4 @@
-"""A pytest plugin, `-p outcome_log --outcomes FILE`: writes which package was tested and what became of each test."""
+"""A pytest plugin, `-p outcome_log --outcomes FILE`: writes the package under test and the outcome of each test."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Keeps what a test raised, before the course's own reporting replaces it."""
+    """Keep the exception that a test raised, before the course's own reporting replaces it."""
     try:
         return (yield)
     except BaseException as error:

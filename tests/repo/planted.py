@@ -1,4 +1,4 @@
-"""Plants faults into right stories, so that the checker can be tested: each with the name that it must find."""
+"""Plants faults in right stories, to test the checker. Each fault has the name under which the checker must find it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PRONOUNS = rf"\b(?:{'|'.join(_SWAPPED)})\b"
 
 @dataclass(frozen=True)
 class Planted:
-    """A text with one fault of this kind. how: what was done."""
+    """A text with one fault of this kind. how: a description of the change."""
 
     kind: str
     how: str
@@ -29,7 +29,7 @@ Edit = Callable[[Story, list[str], Random], "list[str] | None"]  # the lines wit
 
 
 def planted_faults(stories: Sequence[Story], count: int, random: Random) -> Iterator[Planted]:
-    """This many faults, of all kinds in turn."""
+    """Yield this many faults, taking all kinds in turn."""
     edits = [(kind, edit) for kind, kinds in _EDITS.items() for edit in kinds]
     number = 0
     while number < count:
@@ -42,7 +42,7 @@ def planted_faults(stories: Sequence[Story], count: int, random: Random) -> Iter
 
 
 def _plant(story: Story, kind: str, edit: Edit, random: Random) -> Planted | None:
-    """The story with a fault, if it has a place for one of this kind."""
+    """Return the story with a fault of this kind. Return None if the story has no place for it."""
     lines = edit(story, [line.text for line in story.lines], random)
     if not lines or lines == [line.text for line in story.lines]:
         return None
@@ -77,7 +77,8 @@ def _other_script(story: Story, lines: list[str], random: Random) -> list[str]:
 
 
 def _no_word(story: Story, lines: list[str], random: Random) -> list[str] | None:
-    """ "timethere", "redphy"; in Japanese, a few katakana for a noun or name."""
+    """Put a word that does not exist into a line: "timethere", "redphy"; in Japanese, a few katakana instead of a
+    noun."""
     if not _is_english(story):
         nonsense = "".join(random.choice("ヌペヂゼポヨ") for _ in range(3))
         return _replaced_once(story, lines, random.choice(["name", "noun"]), lambda word: nonsense, random)
@@ -94,7 +95,7 @@ def _no_word(story: Story, lines: list[str], random: Random) -> list[str] | None
 
 
 def _shuffled(story: Story, lines: list[str], random: Random) -> list[str]:
-    """A sentence's words in another order."""
+    """Put a sentence's words into another order."""
 
     def change(line: str) -> str:
         words = re.findall(r"\S+" if _is_english(story) else "[ぁ-ん]+|[ァ-ヺー]+|[一-鿿々]+|.", line[:-1])
@@ -117,7 +118,7 @@ def _without_thing(story: Story, lines: list[str], random: Random) -> list[str] 
 
 
 def _dropped(story: Story, lines: list[str], random: Random, sort: str) -> list[str] | None:
-    """Without the line that introduces somebody, or something, that is named again."""
+    """Drop the line that introduces a person or a thing that a later line names."""
     found, seen = [], set[str]()
     for number, line in enumerate(story.lines):
         new = {each.role for each in line.named} - seen
@@ -134,7 +135,7 @@ def _dropped(story: Story, lines: list[str], random: Random, sort: str) -> list[
 
 
 def _renamed(story: Story, lines: list[str], random: Random) -> list[str] | None:
-    """Somebody is called by another name once, after the line that introduces them."""
+    """Call a person by another name once, after the line that introduces the person."""
     taken = [story.cast[role]["name"] for role in story.roles("person")]
     names = [name for names in story.lexicon.names.values() for name in names if name not in taken]
     return _replaced_once(story, lines, "name", lambda name: random.choice(names), random)
@@ -161,7 +162,7 @@ def _other_gender(story: Story, lines: list[str], random: Random) -> list[str] |
 
 
 def _other_thing(story: Story, lines: list[str], random: Random) -> list[str] | None:
-    """A thing turns into another one that suits its role."""
+    """Replace a thing with another thing that suits the same role."""
     nouns = {story.cast[role]["noun"]: story.plot.cast[role] for role in story.roles("thing")}
     taken = {entity["noun"] for entity in story.cast.values()}
 
@@ -173,7 +174,7 @@ def _other_thing(story: Story, lines: list[str], random: Random) -> list[str] | 
 
 
 def _other_spot(story: Story, lines: list[str], random: Random) -> list[str] | None:
-    """A spot or place that was named before turns into another one."""
+    """Replace a spot or place that an earlier line names with another one."""
     roles = [*story.roles("spot"), *story.roles("place")]
     nouns = {story.cast[role]["noun"]: (story.plot.cast[role], story.cast[role]["at"]) for role in roles}
 
@@ -186,7 +187,7 @@ def _other_spot(story: Story, lines: list[str], random: Random) -> list[str] | N
 
 
 def _other_colour(story: Story, lines: list[str], random: Random) -> list[str] | None:
-    """A thing gets another colour after the line that introduces it."""
+    """Give a thing another colour after the line that introduces it."""
     looks = {story.cast[role]["look"] for role in story.roles("thing")}
 
     def other(noun: str) -> str:
@@ -197,7 +198,7 @@ def _other_colour(story: Story, lines: list[str], random: Random) -> list[str] |
 
 
 def _other_order(story: Story, lines: list[str], random: Random) -> list[str] | None:
-    """A line is moved over at least one other."""
+    """Move a line past at least one other line."""
     start = random.randrange(1, len(lines))
     rest = lines[:start] + lines[start + 1 :]
     place = random.choice([i for i in range(1, len(rest)) if abs(i - start) > 0])
@@ -211,7 +212,7 @@ def _twice(story: Story, lines: list[str], random: Random) -> list[str]:
 
 
 def _to_themselves(story: Story, lines: list[str], random: Random) -> list[str] | None:
-    """Who gives something is the one who gets it."""
+    """Let a person give something to themselves."""
     found = []
     for number, line in enumerate(story.lines):
         for _, was, where in re.findall(r"(\w+): (\w+) > (\w+)", line.source):
@@ -236,7 +237,7 @@ def _cut_within(story: Story, lines: list[str], random: Random) -> list[str]:
 
 
 def _cut_after_speech(story: Story, lines: list[str], random: Random) -> list[str] | None:
-    """What somebody says is complete, but who says it is missing."""
+    """Keep a person's speech, but drop the words that say who speaks."""
     found = [(i, match.end()) for i, line in enumerate(lines) for match in re.finditer(r'(?<=\S)"(?= )|」(?=.)', line)]
     if not found:
         return None
@@ -247,7 +248,7 @@ def _cut_after_speech(story: Story, lines: list[str], random: Random) -> list[st
 def _replaced_once(
     story: Story, lines: list[str], word: str, other: Callable[[str], str], random: Random, sorts: str = "person thing"
 ) -> list[str] | None:
-    """A word of somebody or something replaced in a line that names them, after the first of these lines."""
+    """Replace a word for a person or a thing, in one line that names them after the first such line."""
     found = []
     for role, entity in story.cast.items():
         if entity.sort in sorts.split() and entity[word]:

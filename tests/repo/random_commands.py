@@ -1,8 +1,9 @@
-"""Random sequences of commands and edits in the clone in which this is run. Ends with an error if anything is lost.
+"""Random sequences of commands and edits in the clone in which this program runs. An error means that text was lost.
 
 Commands run alone, or two at once, and some are killed at a random moment. A sequence begins with stubs. After each
-step: every text that a file held is in it or in a backup, as is all that the learner ever wrote; progress.txt has the
-lines of tasks that no command was about; a command that was killed has done all of its work, or nothing.
+step, every text that a file contained is still in this file or in a backup, as is all that the learner ever wrote;
+progress.txt still has the lines of tasks that no command was about; a killed command has done all of its work, or
+nothing.
 
 python random_commands.py SEQUENCES SEED [FIRST]   (FIRST: the sequence to begin with, to repeat one)
 """
@@ -54,7 +55,7 @@ updates.trouble = lambda *_: None  # it imports MLX, and changes nothing
 
 @dataclass
 class Command:
-    """What is called, and which tasks it is about; None: any."""
+    """A command, and the tasks that it is about; None means any task."""
 
     name: str
     call: Callable[[], object]
@@ -97,13 +98,13 @@ def command() -> Command:
 
 
 def tested(task: TaskId, outcome: str) -> None:
-    """What `test` notes after the tests of a task."""
+    """Record the outcome of a task's tests in progress.txt, as `test` does."""
     with changing("test") as workspace:
         keep_progress(workspace, PytestRun(results=[Result("test", task, outcome)], collected=Counter({task: 1})))
 
 
 def start(chosen: Command, kill: Kill | None, gate: int) -> int:
-    """A process that runs the command once the gate opens."""
+    """Start a process that runs the command once the gate opens. Return its process id."""
     if process := os.fork():
         return process
     try:
@@ -121,7 +122,7 @@ def start(chosen: Command, kill: Kill | None, gate: int) -> int:
 
 
 class Kill:
-    """Kills its process at some call or return in what writes files, or just before it replaces some file."""
+    """A kill of the own process, at a call or return in code that writes files, or just before it replaces a file."""
 
     def __init__(self, replaces: bool):
         self._replaces = replaces
@@ -136,7 +137,7 @@ class Kill:
 
 
 def run(chosen: list[Command], kills: list[Kill | None]) -> list[int]:
-    """Run commands at once. Their exit codes; -9: it was killed."""
+    """Run commands at the same time. Return their exit codes; -9 means that a command was killed."""
     gate, opener = os.pipe()
     processes = [start(one, kill, gate) for one, kill in zip(chosen, kills, strict=True)]
     os.write(opener, b"x" * len(processes))
@@ -147,7 +148,7 @@ def run(chosen: list[Command], kills: list[Kill | None]) -> list[int]:
 
 
 class Learner:
-    """Edits files, and remembers what is theirs: a mark for each thing that they wrote."""
+    """A learner, who edits files, and remembers each of these edits by a mark in the text."""
 
     def __init__(self) -> None:
         self.marks: set[bytes] = set()
@@ -184,7 +185,7 @@ class Learner:
 
 
 def publish() -> None:
-    """A newer course: a comment somewhere in a stub."""
+    """Publish a newer course, which differs in a comment somewhere in a stub."""
     file = chance.choice(sorted((PUBLISHED / "src/tiny_llm").glob("*.py")))
     lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
     lines.insert(chance.randrange(len(lines)), f"# newer {chance.randrange(10**9)}\n")
@@ -213,7 +214,7 @@ def states(content: bytes) -> dict[str, str]:
 
 
 def step(learner: Learner, counts: Counter[str]) -> str:
-    """One step. Raises an AssertionError if anything was lost."""
+    """Do one step. Raise an AssertionError if anything was lost."""
     if chance.random() < 0.4:
         counts["edits"] += 1
         return learner.edit()
@@ -267,7 +268,7 @@ def _check_progress(chosen: list[Command], codes: list[int], before: bytes, afte
 
 
 def _check_whole(before: dict[Path, bytes], after: dict[Path, bytes], new: set[Path]) -> None:
-    """A command that was killed: nothing has changed, or all that it was to write."""
+    """Check that a killed command has changed either nothing, or all that it was to write."""
     changed = {file for file in before.keys() | after.keys() if before.get(file) != after.get(file)}
     if not new:
         assert changed <= {PROGRESS}, f"changed without a backup: {changed}"

@@ -1,9 +1,9 @@
-"""Runs every command in the terminal that it finds itself in, at several widths and in both languages.
+"""Runs every command in the terminal in which this program runs, at several widths and in both languages.
 
     python recorded_screens.py ROOT ITEMS     in a clone. ROOT: the repository. ITEMS: JSON, a list of Screens' fields
 
-Each screen begins with a line of MARK and its number. What takes long is computed once, or taken from what was
-measured before; what is printed of it is always printed by the command.
+Each screen begins with a line of MARK and the screen's number. Slow results are computed once, or taken from earlier
+measurements, but the command always prints them itself.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main(root: Path, items: list[dict[str, Any]]) -> None:
 
 
 def prepare(root: Path) -> None:
-    """Put what is known in place of what takes long."""
+    """Replace slow computations with known results."""
     module = functools.partial(importlib.import_module, package="tiny_llm_course")
     os.execv = execute  # type: ignore[assignment]
     models, loops = map(importlib.import_module, ("tiny_llm_ref.models", "tiny_llm_ref.generate"))
@@ -72,7 +72,7 @@ def prepare(root: Path) -> None:
 
 
 def measured(ladder: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """What bench finds on a machine that is busy, so that marks and notes are shown, too."""
+    """Yield what bench finds on a busy machine, so that marks and notes are shown, too."""
     yield "threads", ladder["threads"]
     yield "limits_doubt", "busy"
     yield "limits", ladder["limits"]
@@ -82,7 +82,7 @@ def measured(ladder: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def tried_machine(command: Any, trial: Any) -> None:
-    """What doctor --report finds on a machine where a kernel is wrong and the tests pass."""
+    """Report what doctor --report finds on a machine where a kernel is wrong and the tests pass."""
     from tiny_llm_course.pytest_runs.test_run import PytestRun, Result
     from tiny_llm_course.tasks.syllabus import TaskId
 
@@ -100,7 +100,7 @@ def tried_machine(command: Any, trial: Any) -> None:
 
 
 class Once:
-    """A function that is called for what it does, and does it once."""
+    """A function that has an effect, which runs only at the first call."""
 
     def __init__(self, function: Any):
         self._function: Any = function
@@ -112,7 +112,7 @@ class Once:
 
 
 class Tokens:
-    """Tokens are computed once for each prompt: all calls have the same settings."""
+    """A source of tokens that are computed once per prompt: all calls have the same settings."""
 
     def __init__(self, generate: Any):
         self._generate, self._known = generate, {}
@@ -125,7 +125,7 @@ class Tokens:
 
 
 class Tests:
-    """Tests run once. Later runs with the same arguments end as the first did."""
+    """A run of tests that happens once. Later runs with the same arguments end as the first run did."""
 
     def __init__(self, run: Any):
         self._run, self._known = run, {}
@@ -140,13 +140,13 @@ class Tests:
 
 
 def execute(program: str, words: list[str]) -> None:
-    """Instead of becoming a program. Readline has told the terminal's width to the environment that programs inherit,
-    but not to Python, and the width has changed since."""
+    """Stand in for os.execv. Readline has put the terminal's width into the environment that programs inherit, but
+    Python does not see this, and the width has changed since."""
     subprocess.run([program, *words[1:]], env=dict(os.environ))
 
 
 class Programs:
-    """The module subprocess. Programs that are only asked something run once."""
+    """A stand-in for the module subprocess. Programs that only answer questions run once."""
 
     def __init__(self) -> None:
         self._known: dict[str, Any] = {}
@@ -170,12 +170,12 @@ def speeds(limits: dict[str, Any]) -> Any:
 
 
 async def ends_at_once(ending: Any, listener: Any) -> None:
-    """A server, where it would wait for requests."""
+    """Stop a server at the point where it would wait for requests."""
     listener.close()
 
 
 def graded(submissions: Any, days: Any, hidden: Any, limits: Any, jobs: int, on_grade: Any) -> Any:
-    """All tasks of a course, as a submission may have done them."""
+    """Return grades for all tasks of a course, as a submission might get them."""
     from tiny_llm_course.grading.grades import FAILED, SOLVED, UNSOLVED, Grade, TaskGrade
 
     outcomes = [SOLVED, SOLVED, FAILED, UNSOLVED]

@@ -1,4 +1,4 @@
-"""Bodies of requests, made by the schemas of an OpenAPI description: such as fit, and such as almost do."""
+"""Bodies of requests, made from the schemas of an OpenAPI description: some are valid, others almost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _is_integer(checker: Any, value: Any) -> bool:
 
 
 def _check_others(validator: Any, allowed: Any, value: Any, schema: Schema) -> Iterator[ValidationError]:
-    """An unknown name is no error if it asks for nothing."""
+    """Accept an unknown name if its value asks for nothing."""
     if validator.is_type(value, "object") and not allowed:
         others = {name: each for name, each in value.items() if name not in schema["properties"]}
         yield from (ValidationError(f"{name} is unknown") for name, each in others.items() if each not in NOTHING)
@@ -35,7 +35,7 @@ def _check_others(validator: Any, allowed: Any, value: Any, schema: Schema) -> I
 
 
 def _check_pattern(validator: Any, pattern: str, value: Any, schema: Schema) -> Iterator[ValidationError]:
-    """In JSON Schema, `$` is the very end."""
+    """Check a pattern by the rules of JSON Schema, where `$` is the very end."""
     if isinstance(value, str) and not re.search(pattern.replace("$", r"\Z"), value):
         yield ValidationError(f"{value!r} does not match {pattern}")
 
@@ -48,14 +48,14 @@ Validator = extend(
 
 
 class Described:
-    """The schemas of a description, by name."""
+    """The schemas of a description, keyed by name."""
 
     def __init__(self, description: Schema):
         self._components = description["components"]
         self._validators: dict[str, Any] = {}
 
     def check(self, name: str, value: Any) -> None:
-        """Raise ValidationError unless a value fits."""
+        """Raise ValidationError unless a value is valid for the schema with this name."""
         if name not in self._validators:
             self._validators[name] = Validator(self._whole(name))
         self._validators[name].validate(value)
@@ -68,7 +68,7 @@ class Described:
         return True
 
     def bodies(self, name: str) -> st.SearchStrategy[dict[str, Any]]:
-        """Bodies for the bundled model: most fit, the others are changed in one or two places."""
+        """Return bodies for the bundled model: most are valid, and the others are changed in one or two places."""
         right = self._fitting(self._components["schemas"][name])
         other = JSON | st.sampled_from([*_edges(self._components)])
 
@@ -89,7 +89,7 @@ class Described:
         return {**self._components["schemas"][name], "components": self._components}
 
     def _fitting(self, schema: Schema) -> st.SearchStrategy[Any]:
-        """Values that fit; small ones, where the schema leaves the choice."""
+        """Return valid values, which are small if the schema leaves the choice."""
         if "$ref" in schema:
             return self._fitting(self._components["schemas"][schema["$ref"].rpartition("/")[2]])
         if "anyOf" in schema:
@@ -119,12 +119,12 @@ class Described:
 
 
 def _is_long(count: Any) -> bool:
-    """Whether so many tokens take a moment."""
+    """Tell whether this many tokens take noticeable time."""
     return type(count) is int and 3 < count <= 1024
 
 
 def closed(description: Schema) -> Schema:
-    """A description for a reader who accepts no fields but those that it names."""
+    """Return the description for a reader who accepts only the fields that the description names."""
     found = copy.deepcopy(description)
     for each in _parts(found["components"]):
         if isinstance(each.get("properties"), dict):
@@ -142,7 +142,7 @@ def _fitting_number(schema: Schema) -> st.SearchStrategy[Any]:
 
 
 def _edges(schema: Schema) -> Iterator[Any]:
-    """Values about each limit, and such as have no length or no end."""
+    """Yield values near each limit, and values without limits."""
     yield from (*NOTHING, True, False, 0, 1.0, LONG, -LONG, 1e308, 5e-324)
     for each in _parts(schema):
         for name in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"):
@@ -155,7 +155,7 @@ def _edges(schema: Schema) -> Iterator[Any]:
 
 
 def _parts(found: Any) -> Iterator[Schema]:
-    """All objects in a schema, and the schema."""
+    """Yield all objects in a schema, the schema included."""
     if isinstance(found, dict):
         yield found
     for each in found.values() if isinstance(found, dict) else found if isinstance(found, list) else ():
@@ -163,7 +163,7 @@ def _parts(found: Any) -> Iterator[Schema]:
 
 
 def _change(draw: Any, body: dict[str, Any], other: st.SearchStrategy[Any]) -> None:
-    """Change one place: take out what is there, put something else there, or add something."""
+    """Change one place of a body: remove a value, replace it, or add one."""
     new = copy.deepcopy(draw(other))  # the same list may be drawn again
     place = draw(st.sampled_from([*_holders(body)]))
     if isinstance(place, list):
@@ -177,7 +177,7 @@ def _change(draw: Any, body: dict[str, Any], other: st.SearchStrategy[Any]) -> N
 
 
 def _holders(found: Any) -> Iterator[Any]:
-    """All objects and lists of a body."""
+    """Yield all objects and lists in a body."""
     if isinstance(found, dict | list):
         yield found
         for each in found.values() if isinstance(found, dict) else found:

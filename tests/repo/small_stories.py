@@ -1,4 +1,4 @@
-"""A language of two persons and one thing, for what depends on the plots."""
+"""A language of two persons and one thing, for tests of plots."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["small", "told"]
 
 
 def small(tell_lines: list[Any], language: str = "english", **more: Any) -> Lexicon:
-    """A lexicon with one plot, named p: Tom and Ben, or Anna, and a red ball."""
+    """Return a lexicon with one plot, named p, about Tom and Ben, or Anna, and a red ball."""
     words = {
         "introducing": ["a", "some"],
         "genders": {"male": {"he": "he", "him": "him"}, "female": {"he": "she", "him": "her"}},
@@ -43,5 +43,5 @@ def small(tell_lines: list[Any], language: str = "english", **more: Any) -> Lexi
 
 
 def told(lines: list[Any], seeds: int = 40, **more: Any) -> set[str]:
-    """The different texts of this plot."""
+    """Return the different texts of this plot."""
     return {tell(small(lines, **more), Random(seed)).text for seed in range(seeds)}

@@ -1,4 +1,4 @@
-"""An engine with a drafter, and a small model that was not trained."""
+"""An engine with a drafter, and a small untrained model."""
 
 from functools import cache
 

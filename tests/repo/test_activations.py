@@ -1,4 +1,4 @@
-"""The recordings of the reference's activations: fresh, and able to say where a model goes wrong."""
+"""The recordings of the reference's activations are fresh, and show where a model goes wrong."""
 
 import sys
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_a_right_model_diverges_nowhere(model, model_type):
 
 
 class Wrong:
-    """A part whose channels are a little too small or too large."""
+    """A part of a model whose channels are a little too small or too large."""
 
     def __init__(self, part):
         self.part = part

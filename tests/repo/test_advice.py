@@ -1,4 +1,4 @@
-"""Advice on errors: each error is raised by a learner's code, in a module of its own, and explained."""
+"""Advice on errors: code of a learner, in a module of its own, raises each error, and the course explains it."""
 
 import importlib.util
 import inspect
@@ -98,7 +98,7 @@ CASES = {  # what a learner writes, whose `f()` fails: what is said about it
 
 @pytest.fixture
 def learners(tmp_path):
-    """Makes a module of a learner's code."""
+    """Return a function that makes a module from a learner's code."""
 
     def make(source):
         file = tmp_path / "attention.py"
@@ -112,7 +112,7 @@ def learners(tmp_path):
 
 
 def advised(call, file):
-    """What is said about the error of a call. file: the package under test."""
+    """Return the advice on the error that a call raises. file: the package under test."""
     with pytest.raises(Exception) as raised:  # noqa: PT011, any error
         call()
     frames = traceback.extract_tb(raised.value.__traceback__)
@@ -157,7 +157,7 @@ def test_a_test_of_its_own_has_no_advice(learners):
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_texts(language):
-    """Each has the values that its message names."""
+    """Each advice fills in all values that its message names."""
     for _, expected in CASES.values():
         if expected:
             key, values = expected

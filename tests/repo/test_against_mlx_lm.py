@@ -1,4 +1,4 @@
-"""The reference against mlx-lm on the same checkpoint files: scores, greedy tokens, tokenizer, quantised weights."""
+"""The reference against mlx-lm on the same checkpoint files: logits, greedy tokens, tokenizer, quantised weights."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +26,7 @@ Model = Callable[[mx.array], mx.array]
 
 
 def largest_error(ours: Model, theirs: Model, B: int = 3, L: int = 64) -> float:
-    """The largest difference of a score. Theirs are the CPU's: on a GPU, mlx-lm's RoPE rounds more."""
+    """Return the largest difference of a logit. mlx-lm computes on the CPU, because on a GPU its RoPE rounds more."""
     tokens = mx.array(random_tokens(B, L))
     with mx.stream(mx.cpu):
         expected = theirs(tokens)
@@ -69,7 +69,7 @@ def test_tokenizer_is_that_of_mlx_lm(pair: SimpleNamespace):
         assert TEXT in pair.tokenizer.decode(tokens)
 
 
-# The comparison sees mistakes. Each function makes one in a model of the reference, and returns what to call.
+# # The comparison must detect mistakes. Each function puts one into a model of the reference, and returns what to call.
 
 
 def wrong_base(model: CausalLM) -> Model:
@@ -116,7 +116,7 @@ def without_bias(projection: str) -> Callable[[CausalLM], Model]:
 
 
 def swapped(part: str, one: str, other: str) -> Callable[[CausalLM], Model]:
-    """In each layer, or in what it holds under `part`."""
+    """Return a function that swaps two attributes in each layer, or in the layer's `part`."""
 
     def mistake(model: CausalLM) -> Model:
         for layer in model.layers:
@@ -208,7 +208,7 @@ QUANTISED["only mlp"] = {"q_bits": 4, "quant_predicate": lambda path, _: "mlp" i
 
 @pytest.fixture(scope="module", params=[(dense, how) for dense in DENSE for how in QUANTISED], ids=", ".join)
 def quantised(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint that `mlx_lm.convert` wrote."""
+    """Yield a checkpoint that `mlx_lm.convert` wrote."""
     dense, how = request.param
     folder = tmp_path_factory.mktemp("quantised")
     mlx_lm.convert(str(DENSE[dense].write(folder / "dense")), folder / "mlx", quantize=True, **QUANTISED[how])
@@ -216,7 +216,7 @@ def quantised(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 def test_quantised_weights_are_those_of_the_file(quantised: Path):
-    """Bit by bit: dequantising is one product and one sum per number, which MLX does for us as for mlx-lm."""
+    """Compare bit by bit: dequantising is one product and one sum per number, which MLX does for mlx-lm as well."""
     config = ModelConfig.from_pretrained(quantised)
     stored = mx.load(str(quantised / "model.safetensors"))
     weights = load_weights(quantised, config)
@@ -232,6 +232,6 @@ def test_quantised_weights_are_those_of_the_file(quantised: Path):
 
 
 def test_quantised_scores_are_those_of_mlx_lm(quantised: Path):
-    """mlx-lm sums group by group, that is in another order, and scores of a tied model of E = 128 reach 60."""
+    """mlx-lm sums group by group, so in another order, and the logits of a tied model of E = 128 reach 60."""
     theirs, _ = mlx_lm.utils.load_model(quantised)
     assert largest_error(load_model(quantised), theirs) < 3 * TOLERANCE

@@ -1,4 +1,4 @@
-"""The reference against what scripts/record_transformers.py recorded of Hugging Face Transformers."""
+"""The reference against the results of Hugging Face Transformers that scripts/record_transformers.py recorded."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 @pytest.fixture(scope="module", params=["qwen2", "qwen3"])
 def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
-    """A fixture's contents, and the reference's model and tokenizer for the same checkpoint."""
+    """Return a fixture's contents, and the reference's model and tokenizer for the same checkpoint."""
     contents: dict[str, Any] = dict(np.load(FIXTURES / f"transformers_{request.param}.npz"))
     case = Case(json.loads(str(contents["config"])), int(contents["seed"]))
     model, tokenizer = load(case.write(tmp_path_factory.mktemp(request.param)))

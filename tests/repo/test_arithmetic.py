@@ -1,4 +1,4 @@
-"""The arithmetic of products with packed weights: each against float64, and which one is chosen."""
+"""The number types of products with packed weights: each against float64, and the choice among them."""
 
 import json
 
@@ -23,7 +23,7 @@ device = pytest.fixture(lambda: None)  # they run on the CPU
 
 @pytest.fixture
 def kept(monkeypatch, tmp_path):
-    """Nothing was measured before, and what is measured now is small."""
+    """Remember no earlier speeds, and measure only small products."""
     file = tmp_path / "arithmetic.json"
     monkeypatch.setattr(arithmetic, "_KEPT", file)
     for name, value in (("_FEW_OUT", 64), ("_MANY_OUT", 32), ("_REPEATS", 2)):
@@ -36,7 +36,7 @@ def kept(monkeypatch, tmp_path):
 @pytest.mark.parametrize("rows", [1, 3, 4, 5, 8, 9, 21])
 @pytest.mark.parametrize("name", candidates())
 def test_products(monkeypatch, name, rows):
-    """With groups that differ in size, and one that is 0."""
+    """Some groups differ in size, and one group is 0."""
     monkeypatch.setenv(VARIABLE, name)
     mx.random.seed(rows)
     levels, scales, biases = quantize(mx.random.normal((48, 320), mx.bfloat16), 64, 4)
@@ -138,7 +138,7 @@ TUNED = {"model": "story", "bits": 4, "layers": "tuned"}
 
 @pytest.fixture
 def measured(kept):
-    """A machine on which 8 bits are faster for few rows."""
+    """Simulate a machine on which 8 bits are faster for few rows."""
     arithmetic.remember(Speeds(2, {"float32": 10e9, "int8": 20e9}, {"float32": 90e9, "int8": 80e9}))
 
 
