@@ -1,4 +1,4 @@
-"""The commands: what `tiny-llm NAME` does. `./course NAME` and `pdm run NAME` do the same.
+"""The commands of `tiny-llm`. `./course NAME` and `pdm run NAME` do the same as `tiny-llm NAME`.
 
 A command's module is imported only when the command is called or listed, so that quick commands start quickly.
 """
@@ -104,7 +104,7 @@ def _same_as(words: list[str]) -> Callable[[], None]:
 
 def _script(name: str, needed: str | None) -> Callable[[typer.Context], None]:
     """Make a command that replaces this process with a script. needed: the packages that the script needs, as a key of
-    `extras.WHAT`; None if it needs none."""
+    `extras.WHAT`, or None if the script needs no packages."""
 
     def command(context: typer.Context) -> None:
         if needed and (absent := missing(needed)):

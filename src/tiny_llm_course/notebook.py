@@ -27,7 +27,7 @@ __all__ = ["course", "write"]
 
 
 def course(command: str) -> None:
-    """Run a command of the course, such as `test w1d1.1`, and show what it prints."""
+    """Run a command of the course, such as `test w1d1.1`, and show the command's output."""
     words = [sys.executable, "-m", "tiny_llm_course", *shlex.split(command)]
     settings = {"PYTHONPATH": str(SRC), "PYTHONUTF8": "1", "PYTHONUNBUFFERED": "1", "TINY_LLM_CALLED": "./course"}
     with subprocess.Popen(

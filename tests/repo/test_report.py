@@ -78,7 +78,7 @@ def test_a_failure_without_a_name_is_reported(clone: Clone, home: Path) -> None:
     text = (clone.root / "out/report-w1d1.1.md").read_text()
     failed, count = re.findall(r"(\d+) of (\d+) failed", tested)[0]
     assert text.startswith(f"# w1d1.1 Scaled dot-product attention: {failed} of {count} tests fail\n")
-    assert "- known mistake: none was recognised\n- to see it again: `./course test w1d1.1`\n" in text
+    assert "- known mistake: none was recognised\n- to reproduce the failures: `./course test w1d1.1`\n" in text
     assert re.search(
         r"- python [\d.]+, tiny-llm [\d.]+, mlx [\d.]+, numpy [\d.]+\n- compiler: .+\n- machine: .+\n- system: ", text
     )

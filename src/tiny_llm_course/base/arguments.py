@@ -14,16 +14,14 @@ from ..ui import CommandError, Phrase, phrase
 __all__ = ["OUT", "Out", "TaskArgument", "asked_day", "asked_days", "asked_task"]
 
 OUT = Path("out")  # in the current folder; git ignores this folder
-Out = Annotated[
-    Path, typer.Option(metavar="FOLDER", help="The folder for the files. It is created if it does not exist.")
-]
+Out = Annotated[Path, typer.Option(metavar="FOLDER", help="The folder for the files, created if it does not exist.")]
 TaskArgument = Annotated[
     str | None, typer.Argument(metavar="[TASK]", help="A task's id, such as w1d1.1. Default: the next open task.")
 ]
 
 
 def asked_task(name: str) -> Task:
-    """Return the task with this id. Raises a CommandError if there is none."""
+    """Return the task with this id. Raises a CommandError if there is no such task."""
     try:
         return select_task(name)
     except SyllabusError:
@@ -35,15 +33,15 @@ def asked_task(name: str) -> Task:
 
 
 def asked_day(name: str) -> Day | None:
-    """Return the day with this name, such as 1.2; None if the name does not look like 1.2. Raises a CommandError if the
-    course has no such day."""
+    """Return the day with this name, such as 1.2. Return None if the name does not look like 1.2. Raises a CommandError
+    if the course has no such day."""
     match = re.fullmatch(r"(\d+)\.(\d+)", name)
     return asked_days(match[1], match[2])[0] if match else None
 
 
 def asked_days(week: str | None, day: str | None) -> list[Day]:
     """Return the days that --week and --day name: all days, a week's days, or one day. Raises a CommandError if there
-    are none."""
+    is no such week or day."""
     try:
         return select_days(week, day)
     except SyllabusError:

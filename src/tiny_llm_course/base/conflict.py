@@ -21,12 +21,12 @@ UNFINISHED = {  # file or folder in .git during an unfinished merge or rebase ->
 
 
 def conflict_in_package(root: Path, package: Path) -> CommandError | None:
-    """Return the error about the first conflict in the learner's files; None if there is no conflict."""
+    """Return the error about the first conflict in the learner's files. Return None if there is no conflict."""
     return next((problem for file in code_files(package) if (problem := conflict_in(root, file))), None)
 
 
 def conflict_in(root: Path, file: Path) -> CommandError | None:
-    """Return the error about the first conflict in this file; None if there is no conflict."""
+    """Return the error about the first conflict in this file. Return None if there is no conflict."""
     source = file.read_bytes() if file.is_file() else b""
     if b"<<<<<<< " not in source or not (match := MARKERS.search(source)):
         return None
@@ -38,7 +38,8 @@ def conflict_in(root: Path, file: Path) -> CommandError | None:
 
 
 def abort_command(root: Path) -> str | None:
-    """Return the command that aborts the merge, rebase or cherry-pick in progress; None if there is none."""
+    """Return the command that aborts the merge, rebase or cherry-pick in progress. Return None if nothing is in
+    progress."""
     return next((command for name, command in UNFINISHED.items() if (_git_folder(root) / name).exists()), None)
 
 

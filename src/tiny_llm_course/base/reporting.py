@@ -117,7 +117,7 @@ def _explain(error: Exception) -> str:
 
 
 def _conflict(error: SyntaxError) -> CommandError | None:
-    """Return the message about git's conflict markers, if they caused the error."""
+    """Return the error about git's conflict markers if these markers caused the syntax error."""
     from .conflict import conflict_in  # imported here, since few commands need this module
     from .places import ROOT
 

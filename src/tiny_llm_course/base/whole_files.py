@@ -35,5 +35,5 @@ def write_like(file: Path, content: bytes, path: Path) -> None:
 
 
 def content_of(path: Path) -> bytes | None:
-    """Return the content of a file; None if the file does not exist."""
+    """Return the content of a file. Return None if the file does not exist."""
     return path.read_bytes() if path.is_file() else None

@@ -17,7 +17,7 @@ from ..ui import CommandError, Lang, one_of
 __all__ = ["bench"]
 
 Impl = Annotated[
-    str, typer.Option(metavar="|".join(PACKAGES), help="Whose kernels to measure: yours, or the reference's.")
+    str, typer.Option(metavar="|".join(PACKAGES), help="The kernels to measure: yours, or the reference's.")
 ]
 
 
@@ -49,14 +49,14 @@ def bench(
     ] = None,
     lang: Lang = None,
 ) -> None:
-    """Time your week 2 kernels, and compare them with MLX's operations and the course's fastest kernels (minutes)."""
+    """Compare your week 2 kernels with MLX's operations and the course's fastest kernels. This takes minutes."""
     with reporting(lang) as words:
         package = package_of(impl)
         if device not in ("cpu", "gpu"):
             raise CommandError("wrong_value", option="--device", expected=one_of(("cpu", "gpu")), got=device)
         if threads is not None:
             check_threads(threads)
-        from .run import NAMES, BenchRun  # here, so that other commands do not wait for MLX
+        from .run import NAMES, BenchRun  # imported here, so that other commands do not wait for MLX
 
         if unknown := [name for name in only or () if name not in NAMES]:
             raise CommandError("wrong_value", option="--only", expected=one_of(NAMES), got=unknown[0])

@@ -1,6 +1,7 @@
 """`bench --device gpu`: compares kernels in Metal with MLX's, and a model with mlx-lm, in a table to show to others.
 
-Without a GPU, nothing is measured. Instead, metal_host runs each kernel once, with small inputs, to show that it works.
+Without a GPU, nothing is measured. Instead, metal_host runs each kernel once, with small inputs, to show that the
+kernel works.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ SIDE = 4096  # rows and columns of the matrices whose product shows how fast the
 ARRAY = 2**28  # elements in bfloat16, read to measure the memory's speed
 MODEL_HEADS = ("of the limit", "prefill, tok/s", "of the limit", "decode, tok/s")
 DOUBTS = {
-    BUSY: "?: other programs kept the processor busy, also when it was measured again.",
-    SLOWER: "?: the GPU reached less than 80 % of its own limits of a minute before.",
-    OVER: "?: faster than the limit: that was measured too low, or a cache held the data.",
+    BUSY: "?: other programs kept the processor busy, also while the figure was measured again.",
+    SLOWER: "?: the GPU reached less than 80 % of the limits that it had reached a minute earlier.",
+    OVER: "?: faster than the limit: the limit was measured too low, or a cache held the data.",
 }
 
 

@@ -1,6 +1,7 @@
-"""Cases to compare for each kernel: the fallback, MLX's operation, the kernel of each task, and the given kernel.
+"""Cases to measure, and the ways to compute each: the fallback, MLX's operation, each task's kernel, and the given
+kernel.
 
-On a GPU, `bench` compares only three: the fallback, MLX's operation, and the kernel in Metal.
+On a GPU, `bench` compares only three ways: the fallback, MLX's operation, and the kernel in Metal.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ class Rung:
 
 @dataclass(frozen=True)
 class Case:
-    """A computation to measure. A rung repeats the computation `times` times; `bytes` and `operations` are those of
-    a single one."""
+    """A computation to measure. A rung repeats the computation `times` times; `bytes` and `operations` are those of a
+    single computation."""
 
     kernel: str
     sizes: str

@@ -9,8 +9,8 @@ from .quiet import Quiet
 
 __all__ = ["OVER", "SLOWER", "Figures", "MachineLimits", "is_over"]
 
-SLOWER, OVER = "slower", "over"  # why a figure is in doubt: the machine became slower; the figure passes the limit
-LEAST_SHARE = 0.8  # a new measurement of a limit must reach this share of the best one in this run
+SLOWER, OVER = "slower", "over"  # reasons to doubt a figure: the machine became slower; the figure exceeds the limit
+LEAST_SHARE = 0.8  # a new measurement of a limit must reach this share of the best measurement in this run
 
 Figures = dict[str, float]
 
@@ -18,8 +18,8 @@ Figures = dict[str, float]
 class MachineLimits:
     """The machine's limits: the best measurements of this run, since other programs can only slow the machine down.
 
-    measure: returns bytes per second ("bandwidth"), and operations per second of each number type. doubt: why the last
-    measurement is in doubt, or None.
+    measure: a function that returns bytes per second ("bandwidth"), and operations per second of each number type.
+    doubt: the reason to doubt the last measurement, or None.
     """
 
     def __init__(self, measure: Callable[[], Figures], quiet: Quiet):
@@ -38,12 +38,14 @@ class MachineLimits:
         return max(rate for name, rate in self.best.items() if name != "bandwidth")
 
     def share(self, case: Case, rung: Rung, seconds: float) -> float | None:
-        """Return a rung's speed as a share of its limit (1: as fast as the limit). None: the rung has no limit."""
+        """Return a rung's speed as a share of its limit (1: as fast as the limit). Return None if the rung has no
+        limit."""
         least = {"bandwidth": case.bytes / self.best["bandwidth"], "arithmetic": case.operations / self.arithmetic}
         return least[rung.limit] / seconds if rung.limit else None
 
     def passed(self, case: Case, rung: Rung, seconds: float) -> str | None:
-        """Return OVER if a rung is faster than its limit, even after the limit is measured again; otherwise None."""
+        """Return OVER if a rung is faster than its limit, even after the limit is measured again. Otherwise return
+        None."""
         if is_over(self.share(case, rung, seconds)):
             self.best = _larger(self.best, self._measure())
         return OVER if is_over(self.share(case, rung, seconds)) else None

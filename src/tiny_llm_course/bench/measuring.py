@@ -37,7 +37,7 @@ OnStep: TypeAlias = Callable[[str, str], None]  # called with a kernel's name or
 
 MODEL = "model"
 OPEN = None  # the time of a rung that the learner has not written yet
-SECONDS, SMOKE_SECONDS = 1.0, 0.02  # for each rung
+SECONDS, SMOKE_SECONDS = 1.0, 0.02  # seconds for each rung
 PROMPT, SMOKE_PROMPT = 128, 16  # tokens
 
 
@@ -84,7 +84,7 @@ def limited(limits: MachineLimits, quiet: Quiet, is_small: bool, case: Case, run
 
 
 def before(limits: MachineLimits, is_small: bool, case: Case) -> None:
-    """Measure the limits again before a case whose rungs are compared with them."""
+    """Measure the limits again before a case whose rungs are compared with the limits."""
     if not is_small and any(rung.limit for rung in case.rungs):
         limits.measure()
 
@@ -96,8 +96,8 @@ def kernel_rows(
     prepare: Callable[[Case], None],
     step: OnStep,
 ) -> Events:
-    """Yield a row for each rung that a device has. prepare: is called before each case. measured: returns a rung's
-    figures; raises NotImplementedError if the rung is a stub.
+    """Yield a row for each rung that a device has. prepare: a function that is called before each case. measured: a
+    function that returns a rung's figures, or raises NotImplementedError if the rung is a stub.
     """
     for case in measured_cases:
         step(case.kernel, "")
@@ -132,8 +132,8 @@ class ModelShares:
 def model_rows(
     stages: Sequence[str], make: Callable[[str], Stage], shares: ModelShares | None, step: OnStep, quiet: Quiet
 ) -> Events:
-    """Yield a row for each stage of a model. make: builds a stage, given its name. shares: None if the model is
-    small."""
+    """Yield a row for each stage of a model. make: a function that builds a stage, given the stage's name. shares: None
+    if the model is small."""
     for name in stages:
         step(MODEL, name)
         row = _model_speeds(partial(make, name), shares is None, quiet)
@@ -143,7 +143,7 @@ def model_rows(
 
 
 def _model_speeds(make: Callable[[], Stage], is_small: bool, quiet: Quiet) -> Row:
-    """Return the tokens per second that a model reads and writes; both are None if the model needs a stub."""
+    """Return the tokens per second that a model reads and writes. Both numbers are None if the model needs a stub."""
     length = SMOKE_PROMPT if is_small else PROMPT
     tokens = mx.random.randint(0, 256, (1, length + 1))
     prompt, last = tokens[:, :length], tokens[:, length:]

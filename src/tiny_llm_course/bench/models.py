@@ -46,8 +46,10 @@ KERNELS = {4: ["quantized_matvec"], 5: ["rms_norm", "rope", "swiglu"], 6: ["quan
 class Stage:
     """A model at one stage of the course, such as after a day of week 2.
 
-    prefill: reads a prompt (1 x L) into an empty cache; returns the next token's logits and the cache.
-    decode: reads one more token with that cache, and returns that token's logits; the cache does not change.
+    prefill: a function that reads a prompt (1 x L) into an empty cache, and returns the next token's logits and the
+    cache.
+    decode: a function that reads one more token with that cache, and returns the logits after this token. The cache
+    does not change.
     Week 1 has no cache, so the prompt is returned in place of the cache, and decode computes all tokens again.
     """
 
@@ -62,7 +64,7 @@ def model_config(is_small: bool, is_quantised: bool = True) -> ModelConfig:
 
 
 def bytes_per_weight(stage: str) -> float:
-    """Return the bytes that a stage reads per weight: 2, or 4 bits and a share of a group's scale and bias."""
+    """Return the bytes that a stage reads per weight: 2 bytes, or 4 bits and a share of a group's scale and bias."""
     return 2 if stage in DENSE else (QUANTIZATION["bits"] + 32 / QUANTIZATION["group_size"]) / 8
 
 
@@ -88,7 +90,8 @@ def random_model(package: str, is_small: bool, is_quantised: bool = True) -> Mod
 
 
 def bundled_model(package: str, name: str) -> tuple[Model, Tokenizer]:
-    """Load a model that comes with the course, quantised to 4 bits, with tuned kernels. Return it and its tokenizer."""
+    """Load a model that comes with the course, quantised to 4 bits, with tuned kernels. Return the model and its
+    tokenizer."""
     model, tokenizer = import_module(f"{package}.models").load(name)
     import_module(f"{package}.quantize").quantize_model(model)
     import_module(f"{package}.tuned").tune(model)
@@ -110,7 +113,8 @@ def make_stage(package: str, is_small: bool, name: str) -> Stage:
 
 
 def mlx_lm_stage(is_small: bool) -> Stage:
-    """Build mlx-lm's model of the same sizes, quantised alike. Raises ImportError if mlx-lm is not installed."""
+    """Build mlx-lm's model with the same sizes and the same quantisation. Raises ImportError if mlx-lm is not
+    installed."""
     import mlx.nn
     from mlx_lm.models.cache import make_prompt_cache, trim_prompt_cache
     from mlx_lm.models.qwen3 import Model, ModelArgs

@@ -17,16 +17,16 @@ __all__ = ["AGAIN", "BUSY", "MOST_SECONDS", "Counters", "Quiet", "counters", "do
 
 T = TypeVar("T")
 
-BUSY = "busy"  # why a figure is in doubt: other programs ran
+BUSY = "busy"  # a reason to doubt a figure: other programs ran
 AGAIN, AGAIN_IN_ALL = 2, 8  # the most repeated measurements: of one figure, and in a whole run
-MOST_OTHERS = 0.5  # how many of the processors that the kernels need other programs may use
+MOST_OTHERS = 0.5  # other programs may use this many of the processors that the kernels need
 MOST_SECONDS = 20.0  # a longer measurement is not repeated, since the user is waiting
 LEAST_SECONDS = 0.2  # in a shorter time, the system's counters, in ticks of 10 ms, are too coarse
 
 
 class Counters(NamedTuple):
     """Numbers of seconds up to now. wall: time on the clock. all: processor time of all programs; None if the system
-    does not count it. own: processor time of this process.
+    does not count this time. own: processor time of this process.
     """
 
     wall: float
@@ -35,11 +35,12 @@ class Counters(NamedTuple):
 
 
 class Quiet:
-    """Measures a figure, and measures it again if other programs ran meanwhile.
+    """A way to measure figures, which measures a figure again if other programs ran meanwhile.
 
-    threads: how many threads the kernels use. tell: is called with the reason why a figure is measured again. read:
-    returns the counters. again: the most repeated measurements of one figure. most: the largest number of processors
-    that other programs used while a figure stayed in doubt.
+    threads: the number of threads that the kernels use. tell: a function that is called with the reason why a figure is
+    measured again, and with the number of processors that other programs used. read: a function that returns the
+    counters. again: the most repeated measurements of one figure. most: the largest number of processors that other
+    programs used while a figure stayed in doubt.
     """
 
     def __init__(
@@ -56,11 +57,11 @@ class Quiet:
     def measure(
         self, work: Callable[[], T], best: Callable[[T, T], T], doubt: Callable[[T], str | None] = lambda figure: None
     ) -> tuple[T, str | None]:
-        """Return the result of `work`, and why it is in doubt: BUSY, or what `doubt` returns; None if there is no
-        doubt.
+        """Return the result of `work`, and the reason to doubt this result: BUSY, or the result of `doubt`. The reason
+        is None if there is no doubt.
 
-        best: returns the better of two results. Other programs can only slow `work` down, so the best result is nearest
-        to the truth.
+        best: a function that returns the better of two results. Other programs can only slow `work` down, so the best
+        result is nearest to the truth.
         """
         figure, others, seconds = self._watched(work)
         problem = BUSY if self._disturbs(others) else doubt(figure)

@@ -34,7 +34,9 @@ def roofline(
             metavar="NAME_OR_PATH", help="The model whose sizes are used; weights are not needed. Default: Qwen3-0.6B."
         ),
     ] = None,
-    bits: Annotated[float, typer.Option(metavar="N", help="Bits per weight, including its share of the scales.")] = 4.5,
+    bits: Annotated[
+        float, typer.Option(metavar="N", help="Bits per weight, including the weight's share of the scales.")
+    ] = 4.5,
     impl: Impl = DEFAULT_IMPL,
     out: Out = OUT,
     lang: Lang = None,

@@ -1,4 +1,4 @@
-"""The points of a roofline: passes over a model, what each pass costs, and how fast it can run."""
+"""The points of a roofline: passes over a model, the cost of each pass, and the speed at which the pass can run."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Costs(Protocol):
 class Point:
     """A pass over a model: its cost, and the speed at which the pass would run if nothing else took time."""
 
-    name: str  # the end of its key in messages.toml, after "roofline_"
+    name: str  # the end of the point's key in messages.toml, after "roofline_"
     L: int
     S: int
     intensity: float

@@ -33,7 +33,7 @@ FILES = {"quantized_matvec": ("packed",), "quantized_matmul": ("packed",), MODEL
 
 
 class BenchRun:
-    """A run of `bench`: the package, what to measure in it, and the figures so far.
+    """A run of `bench`: the package, the names of the parts to measure, and the figures so far.
 
     options: the command's options, without `--only`. wanted: some of NAMES. save: the file for the figures, or None.
     """
@@ -74,8 +74,8 @@ class BenchRun:
         self._measure(events, print_lines, "mlx-lm")
 
     def _measure(self, events: Events, consume: Callable[[Events], None], beside: str) -> None:
-        """Consume the events, keep the figures, and say whether they are complete. beside: the package compared
-        with."""
+        """Consume the events, keep the figures, and say whether they are complete. beside: the package with which the
+        figures are compared."""
         self._found = about(f"tiny-llm bench {self._arguments(self._wanted)}", "mlx", beside) | self._found
         try:
             consume(self._kept(events))

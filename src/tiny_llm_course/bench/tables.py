@@ -21,7 +21,7 @@ class Tables:
 
     def __init__(self, words: Messages):
         self._words = words
-        self._about: Row = {}  # the number of threads, and why the limits are in doubt
+        self._about: Row = {}  # the number of threads, and the reason to doubt the limits
         self._has_limits = False  # limits are measured several times, but shown once
         self._case: tuple[str, str] | None = None  # the case whose heading was printed last
         self._fallback = 0.0  # seconds of this case's fallback

@@ -16,8 +16,8 @@ LEAST, MOST = 3, 200  # runs
 def shortest(work: Callable[[], Any], seconds: float) -> float:
     """Return how many seconds the shortest of several runs took. Other programs can only slow a run down.
 
-    work: returns arrays to compute. seconds: the time for all runs. The first run compiles kernels and allocates
-    memory, so it counts only if it alone takes longer than `seconds`.
+    work: a function that returns arrays to compute. seconds: the time for all runs. The first run compiles kernels and
+    allocates memory, so it counts only if it alone takes longer than `seconds`.
     """
     first = _once(work)
     if first > seconds:

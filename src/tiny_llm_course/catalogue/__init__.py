@@ -32,7 +32,8 @@ class Entry:
     mistakes: tuple[Mistake, ...]
 
     def mistake(self, id: str | None) -> Mistake | None:
-        """Return the mistake with this id; None if the catalogue does not have it, or no longer has it."""
+        """Return the mistake with this id. Return None if the catalogue does not have the mistake, or no longer has
+        it."""
         return next((mistake for mistake in self.mistakes if mistake.id == id), None)
 
 

@@ -58,7 +58,7 @@ def _name_of_pytorch(error: BaseException, frames: Frames, task: str) -> Advice 
     return "advice_pytorch", {"name": error.name, "instead": _IN_MLX[error.name]}
 
 
-_IN_MLX = {  # PyTorch's names, and what to write in MLX
+_IN_MLX = {  # PyTorch's name -> the expression to write in MLX
     "unsqueeze": "mx.expand_dims(x, axis)",
     "permute": "x.transpose(0, 2, 1)",
     "masked_fill": "mx.where(condition, value, x)",

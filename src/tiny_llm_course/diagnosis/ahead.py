@@ -1,7 +1,7 @@
 """Compiles a day's known mistakes in the background, so that a learner's first failure can be compared with them.
 
 `compile_ahead` starts a process of low priority, which runs pytest on a few tests of the reference. For these tests,
-the hooks in this file compile all mistakes that naming a failure would need. TINY_LLM_AHEAD=off prevents this.
+the hooks in this file compile all mistakes that are needed to name a failure. TINY_LLM_AHEAD=off prevents this.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _start(day: Day, test: str, note: int) -> None:
     options.append(f"--time-limit={TEST_LIMIT}")
     command = [*NICE, *test_run.pytest_command([test_run.TESTS / day.test_file], REFERENCE.name, options)]
     quiet: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-    # not in a new session, since Linux would give that a full share of the processors in spite of `nice`
+    # not in a new session, since Linux would give a new session a full share of the processors in spite of `nice`
     subprocess.Popen(command, pass_fds=[note], **quiet)
 
 
@@ -74,7 +74,7 @@ def _digest(day: Day) -> bytes:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--note", type=int, help="descriptor of the file that says what is done")
+    parser.addoption("--note", type=int, help="descriptor of the file that says which mistakes are compiled")
     parser.addoption("--ahead", default="", help="name of a test; empty: the first of each task")
 
 
@@ -98,7 +98,8 @@ def pytest_runtest_teardown(item: pytest.Function) -> None:
     task = task_of(item)
     assert task
     mistakes = entry_of(task).mistakes
-    ready(task, mistakes[::-1], None, test_of(item))  # backwards: a learner's test may compile them forwards
+    # in reverse order, since a learner's run may be compiling the same mistakes in order
+    ready(task, mistakes[::-1], None, test_of(item))
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

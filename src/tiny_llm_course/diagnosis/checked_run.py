@@ -25,7 +25,7 @@ __all__ = ["CheckedKernel"]
 
 # each dtype's number in kernel.h, and its size in bytes
 DTYPES = {"float32": (0, 4), "bfloat16": (1, 2), "float16": (2, 2), "uint32": (3, 4), "int32": (4, 4)}
-UNTOUCHED = {2: 0xFFFF, 4: 0xFFFFFFFF}  # size of an element in bytes -> its bits before a kernel writes it
+UNTOUCHED = {2: 0xFFFF, 4: 0xFFFFFFFF}  # size of an element in bytes -> the element's bits before a kernel writes to it
 
 
 class _Array(ctypes.Structure):
@@ -82,7 +82,7 @@ class CheckedKernel:
 
 
 class _Memory:
-    """A copy of an array's memory, gaps between strides included, and its description for a kernel."""
+    """A copy of an array's memory, gaps between strides included, and the array's description for a kernel."""
 
     def __init__(self, memory: np.ndarray, shape: Sequence[int], strides: Sequence[int], dtype: str):
         self.bytes, self._dtype = memory, dtype.removeprefix("mlx.core.")
@@ -129,7 +129,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
         _look(pyfuncitem, request, report)
     finally:
         os._exit(0)
-    yield  # a wrapper is a generator
+    yield  # a hook wrapper must be a generator
 
 
 def _look(item: pytest.Function, request: dict[str, Any], report: int) -> None:

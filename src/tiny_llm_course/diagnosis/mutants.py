@@ -146,7 +146,8 @@ def _native_files(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, 
 
 
 def _compiled(reference: Path, task: TaskId, paths: Collection[str]) -> list[str]:
-    """Return the C++ files among these paths, and those of the task's day that include a header among these paths."""
+    """Return the C++ files among these paths, and the C++ files of the task's day that include a header among these
+    paths."""
     from tiny_llm_native.includes import with_included  # imported here, since most mistakes are in Python
 
     sources = [path for path in paths if path.endswith(".cpp")]

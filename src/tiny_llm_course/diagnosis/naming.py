@@ -13,7 +13,7 @@ __all__ = ["Diagnosis"]
 
 Test = TypeVar("Test")
 
-MAX_SECONDS = 5.0  # for all replays of the first failing test
+MAX_SECONDS = 5.0  # seconds for all replays of the first failing test
 
 
 class Diagnosis(Generic[Test]):
@@ -54,7 +54,7 @@ class Diagnosis(Generic[Test]):
 
     @property
     def named(self) -> str | None:
-        """Return the mistake if exactly one explains every test, otherwise None."""
+        """Return the mistake if exactly one mistake explains every test. Otherwise return None."""
         return self._candidates[0] if len(self._candidates) == 1 else None
 
     @property

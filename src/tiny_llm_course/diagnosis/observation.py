@@ -20,7 +20,7 @@ class ChangedArgumentError(AssertionError):
 
 @dataclass(eq=False)
 class Observation:
-    """A run of a test: the values that were compared, and the error that ended it, if any."""
+    """A run of a test: the values that were compared, and the error that ended the run, if any."""
 
     values: list[tuple[np.ndarray, str, float]] = field(default_factory=list)  # values in float64, dtype, tolerance
     error: BaseException | None = None
@@ -82,7 +82,7 @@ def _observations() -> list[Observation]:
 
 
 def observe(function: Callable[..., Any], arguments: dict[str, Any]) -> Observation:
-    """Run a test, and return an observation that contains the error that it raised, if any.
+    """Run a test, and return an observation that contains the error that ended the test, if any.
 
     KeyboardInterrupt and SystemExit are raised again, and end the run of tests.
     """

@@ -91,7 +91,7 @@ def second_look(failure: Result, package: str, source: Path) -> tuple[list[Warne
 
 
 def _source_of(task: TaskId, package: str) -> Path | None:
-    """Return the C++ file in which a task is written; None if the task is not in C++."""
+    """Return the C++ file in which a task is written. Return None if the task is not in C++."""
     folder = ROOT / "src" / package / "kernels"
     marker = re.compile(rf"^\s*// task {re.escape(str(task))} begin", re.MULTILINE)
     files = [*sorted(folder.glob("*.cpp")), *sorted(folder.glob("*.h"))]
@@ -121,7 +121,7 @@ def _argument_names(source: Path, kernel: str) -> dict[str, list[str]]:
 
 
 def _argument(names: dict[str, list[str]], values: dict[str, Any]) -> str:
-    """Return the name that the kernel gives to an array; "" if the memory is not an array."""
+    """Return the name that the kernel gives to an array. Return "" if the memory is not an array."""
     memory = values.get("memory", "output")
     if memory not in names or "number" not in values:
         return ""

@@ -39,7 +39,7 @@ class Chat:
                 return
             if line.strip() == "/exit":
                 return
-            with suppress(KeyboardInterrupt):  # before or after an answer
+            with suppress(KeyboardInterrupt):  # Ctrl-C before or after an answer
                 self._take(line.strip())
 
     def _take(self, line: str) -> None:
@@ -85,7 +85,7 @@ class Chat:
 
 
 def _read_line() -> str:
-    """Return a line of stdin, with line editing on a terminal. Raises EOFError at the end."""
+    """Return a line of stdin, with line editing on a terminal. Raises EOFError at the end of the input."""
     if not sys.stdin.isatty():
         return input()
     if sys.stdout.isatty():

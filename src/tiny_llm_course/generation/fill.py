@@ -1,4 +1,4 @@
-"""Fills in stubs, as `--fill` asks: a learner's package runs the reference's code wherever the learner's code is
+"""Fills in stubs for `--fill`: a learner's package runs the reference's code wherever the learner's code is
 still a stub.
 
 The modules are merged in memory when they are imported. No file is written.
@@ -55,8 +55,8 @@ class Filled:
         self._open = {stub.task for stub in unsolved(workspace.package)}
 
     def told(self, needed: Collection[TaskId]) -> str:
-        """Say which of the needed tasks run the learner's code, and how many run the reference's. A skipped task runs
-        the reference's code."""
+        """Say which of the needed tasks run the learner's code, and how many run the reference's code. A skipped task
+        runs the reference's code."""
         skipped = {task for task in needed if self._workspace.state(task) == SKIPPED}
         mine = sorted(set(needed) - self._open - skipped)
         if not mine:
@@ -133,7 +133,7 @@ class _TheReferences(importlib.machinery.SourceFileLoader):
         return import_module(self._name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do nothing, because the reference's module has been executed already."""
+        """Do nothing, because the reference's module has already been executed."""
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
@@ -198,7 +198,7 @@ def _put_helpers(yours: ast.Module, theirs: ast.Module, source: str, filled: set
     for name in helpers:
         (helper,) = (node for node in _body(theirs, name) if defined_name(node) == name.rpartition(".")[2])
         renaming.visit(helper)
-        _body(yours, name).append(helper)  # at the end, after everything that its annotations name
+        _body(yours, name).append(helper)  # at the end, after everything that the helper's annotations name
     return {name + SUFFIX for name in helpers}
 
 
@@ -222,7 +222,8 @@ class _Renaming(ast.NodeTransformer):
 
 
 def _put_imports(yours: ast.Module, theirs: ast.Module) -> None:
-    """Put the reference's imports before the learner's code, so that a name that both bind has the learner's value."""
+    """Put the reference's imports before the learner's code, so that a name that both modules bind has the learner's
+    value."""
     first = next((i for i, node in enumerate(yours.body) if not _stands_first(node)), len(yours.body))
     imports = (node for node in theirs.body if isinstance(node, ast.Import | ast.ImportFrom))
     yours.body[first:first] = [node for node in imports if not _stands_first(node)]

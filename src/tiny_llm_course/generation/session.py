@@ -90,7 +90,7 @@ class Reply:
     thinking: str = ""
     ended: str = ""  # why the reply ended, in words
     interrupted: bool = False
-    exhausted: bool = False  # whether the loop ran to its end
+    exhausted: bool = False  # whether the generation loop ended by itself
     start: float = field(default_factory=perf_counter)
     tokens: list[int] = field(default_factory=list)  # the new tokens
     times: list[float] = field(default_factory=list)  # the time at which each token came, in seconds
@@ -145,7 +145,7 @@ class Reply:
 class Session:
     """A loaded model and its tokenizer.
 
-    thinks: whether the model thinks before it answers. thinking: the way in which its checkpoint thinks. sampling: a
+    thinks: whether the model thinks before it answers. thinking: the way in which the checkpoint thinks. sampling: a
     sentence about the sampling settings that come from the checkpoint, or "". path: the path of the checkpoint.
     dtype: the dtype in which the model computes.
     """
@@ -226,7 +226,7 @@ class Session:
         return self._engine.has_cache
 
     def ends_itself(self, reply: Reply) -> bool:
-        """Tell whether the model ended its text itself, before it reached a limit."""
+        """Tell whether the model ended its text itself, before the text reached a limit."""
         length = len(reply.tokens)
         return reply.exhausted and length < reply.max_tokens and reply.prompt_tokens + length < self.context
 

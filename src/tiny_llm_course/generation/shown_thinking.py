@@ -1,4 +1,4 @@
-"""Shows on stderr what a model thinks before it answers."""
+"""Shows on stderr the thinking that precedes a model's answer."""
 
 from __future__ import annotations
 

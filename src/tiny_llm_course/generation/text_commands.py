@@ -130,7 +130,7 @@ def chat(
     fill: Fill = False,
     lang: Lang = None,
 ) -> None:
-    """Talk with a model. Each line of stdin is a message; /help lists what else can be typed."""
+    """Talk with a model. Each line of stdin is a message or a command; /help lists the commands."""
     with reporting(lang) as words:
         _prepare_streams()
         sampling = _sampling(temp, top_k, top_p, min_p, repetition_penalty, seed)
@@ -150,7 +150,7 @@ def chat(
 
 
 def _fill_in(impl: str) -> Filled:
-    """Fill in a learner's stubs, as --fill asks. Raises a CommandError if that is impossible."""
+    """Fill in a learner's stubs for --fill. Raises a CommandError if the stubs cannot be filled in."""
     if impl != "mine":
         raise CommandError("fill_not_mine", impl=impl)
     return fill_in(Workspace(), Messages())
@@ -198,7 +198,8 @@ def _prepare_streams() -> None:
 
 
 def _read_prompt(prompt: str | None) -> str:
-    """Return --prompt; without it, the text on stdin; if stdin is a terminal or /dev/null, the example."""
+    """Return --prompt. If --prompt is missing, return the text on stdin or, if stdin is a terminal or /dev/null, the
+    example."""
     if prompt is None and stat.S_ISCHR(os.fstat(sys.stdin.fileno()).st_mode):
         show_note(Messages()("prompt_example", prompt=DEFAULT_PROMPT))
         return DEFAULT_PROMPT

@@ -123,8 +123,7 @@ def grade_report(
     out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the page.")] = Path("report.html"),
     lang: Lang = None,
 ) -> None:
-    """Make a page with a row for each student, a column for each task, and the most common mistakes. Write the grades
-    as CSV next to the page."""
+    """Make a page with each student's grade for each task and the most common mistakes, and a CSV file next to it."""
     with reporting(lang) as words:
         try:
             read = from_json(grades.read_text(encoding="utf-8"))

@@ -1,1 +1,1 @@
-"""A loaded model of the package under test: what it needs, its options, and the protocols of its parts."""
+"""A loaded model of the package under test: the tasks that it needs, its options, and the protocols of its parts."""

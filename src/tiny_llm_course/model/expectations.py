@@ -1,5 +1,5 @@
-"""Says in both languages what a wrong value should have been, according to the schema of the pydantic model that
-refused the value."""
+"""Describes in both languages the value that was expected in place of a wrong value, according to the schema of the
+pydantic model that refused the wrong value."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _KINDS = {
 
 
 class WrongValue(NamedTuple):
-    """A value that a pydantic model refused. place: where the value is, such as `steps[3].time`. names: if the model
-    does not know the value's name, the names that its object may have; otherwise empty."""
+    """A value that a pydantic model refused. place: the place of the value, such as `steps[3].time`. names: the names
+    that are allowed in this place if the model does not know the value's name; otherwise empty."""
 
     place: str
     expected: Phrase
@@ -37,8 +37,8 @@ class WrongValue(NamedTuple):
 
 
 def first_wrong(kind: type[BaseModel], error: ValidationError, known: Mapping[str, Phrase] | None = None) -> WrongValue:
-    """Return the first wrong value. known: what is expected where the schema alone says too little: of a field and
-    its items, keyed by the field's name; of an object, keyed by its class."""
+    """Return the first wrong value. known: descriptions of expected values where the schema alone says too little: of a
+    field and its items, keyed by the field's name; of an object, keyed by the object's class."""
     first = error.errors(include_url=False, include_context=False)[0]
     walk = _Walk(kind.model_json_schema(), known or {})
     for part in first["loc"]:
@@ -58,8 +58,8 @@ def shown(value: object) -> str:
 
 
 class _Walk:
-    """A walk from a model's schema to a value's schema. expected: what is expected of the value, if `known` has its
-    name."""
+    """A walk from a model's schema to a value's schema. expected: the description of the expected value, or None if
+    `known` has none."""
 
     def __init__(self, schema: _Schema, known: Mapping[str, Phrase]):
         self.schema, self.place = schema, ""
@@ -67,7 +67,7 @@ class _Walk:
         self._definitions, self._known = schema.get("$defs", {}), known
 
     def enter(self, part: int | str) -> bool:
-        """Go on to an item or a field. Return False if `part` is the name of a union's branch, where the way ends."""
+        """Go on to an item or a field. Return False if `part` is the name of a union's branch, where the walk ends."""
         fields, others = self.schema.get("properties", {}), self.schema.get("additionalProperties")
         if isinstance(part, int) and "items" in self.schema:
             inner, place = self.schema["items"], f"{self.place}[{part}]"
@@ -92,7 +92,7 @@ class _Walk:
 
 
 def _expected(schema: _Schema) -> Phrase:
-    """Say what values a schema allows."""
+    """Return a phrase that says which values a schema allows."""
     if "enum" in schema:
         return one_of(schema["enum"])
     if "minLength" in schema:

@@ -108,7 +108,8 @@ class LoadedModel:
         return {"attention": self._module("kernels.attention").flash_attention}
 
     def _kernels(self) -> list[str]:
-        """Return the names of the C++ kernels that the layers call. On a GPU, Metal kernels replace most of them."""
+        """Return the names of the C++ kernels that the layers call. On a GPU, Metal kernels replace most of these
+        kernels."""
         import mlx.core as mx
 
         given = ["packed", "block"] if self._wanted.layers == "tuned" else []
@@ -153,7 +154,7 @@ class LoadedModel:
         return model, tokenizer
 
     def _is_packed(self, path: Path) -> bool:
-        """Tell whether a quantised checkpoint's weights stay packed, which kernels need."""
+        """Tell whether a quantised checkpoint's weights stay packed. Kernels need packed weights."""
         if self._wanted.bits is None and self._wanted.layers == "plain":
             return False
         quantization = import_module("tiny_llm_given.config").ModelConfig.from_pretrained(path).quantization

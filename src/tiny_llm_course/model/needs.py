@@ -32,7 +32,7 @@ def needs_of_text(is_quantised: bool, layers: str, is_greedy: bool, is_cached: b
     """Return the tasks whose code `main` and `chat` run.
 
     is_greedy: whether each token is the likeliest one, which needs no sampler. is_cached: whether the loop has a KV
-    cache. Without a cache, the loop is week 1's.
+    cache. Without a cache, week 1's loop runs.
     """
     days = select_days("1", None)[: -1 if is_greedy else None]
     week_2 = {_CACHE} if is_cached else set()
@@ -59,8 +59,8 @@ def _tasks(days: list[Day]) -> set[TaskId]:
 
 
 def is_written(kernel: str, stubs: list[Stub]) -> bool:
-    """Tell whether a kernel is written: no stub belongs to the kernel or to a header that it includes. A stub in Metal
-    does not count, because the CPU's kernel runs instead."""
+    """Tell whether a kernel is written: no stub belongs to the kernel or to a header that the kernel includes. A stub
+    in Metal does not count, because the CPU's kernel runs instead."""
     from tiny_llm_native.includes import with_included
 
     files = {stub.file for stub in stubs if stub.file.parent.name == "kernels" and stub.file.suffix != ".metal"}
@@ -70,5 +70,5 @@ def is_written(kernel: str, stubs: list[Stub]) -> bool:
 
 
 def open_stubs(package: str) -> list[Stub]:
-    """Return the stubs that a learner still has to write. The reference has none."""
+    """Return the stubs that a learner still has to write. The reference has no stubs."""
     return [] if package == "tiny_llm_ref" else unsolved(Path(import_module(package).__file__ or "").parent)

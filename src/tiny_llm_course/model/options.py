@@ -70,7 +70,9 @@ Raw = Annotated[
 ]
 System = Annotated[
     str | None,
-    typer.Option(metavar="TEXT", help="Tell the model, before the conversation, how to answer. Default: nothing."),
+    typer.Option(
+        metavar="TEXT", help="A message before the conversation that tells the model how to answer. Default: none."
+    ),
 ]
 MaxTokens = Annotated[
     int | None,
@@ -117,7 +119,7 @@ MinP = Annotated[
 RepetitionPenalty = Annotated[
     float | None,
     typer.Option(
-        help="Make tokens that have occurred less likely to occur again. 0.01 to 10; 1 changes nothing. Default: "
+        help="Lower the probability of tokens that have occurred before. 0.01 to 10; 1 changes nothing. Default: "
         + _default("repetition_penalty")
     ),
 ]
@@ -127,16 +129,18 @@ Seed = Annotated[
 ]
 Stop = Annotated[
     list[str] | None,
-    typer.Option(metavar="TEXT", help=f"End before this text. May be given up to {MOST_STOPS} times. Default: none."),
+    typer.Option(
+        metavar="TEXT", help=f"End the output before this text. May be given up to {MOST_STOPS} times. Default: none."
+    ),
 ]
 Impl = Annotated[
-    str, typer.Option(metavar="|".join(PACKAGES), help="Whose code runs: the reference's, or yours in src/tiny_llm.")
+    str, typer.Option(metavar="|".join(PACKAGES), help="The code to run: the reference's, or yours in src/tiny_llm.")
 ]
 Dtype = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help=f"Number format of the weights: {', '.join(DTYPES)}. Default: the checkpoint's own on a GPU; float32 on "
+        help=f"Number type of the weights: {', '.join(DTYPES)}. Default: the checkpoint's own on a GPU; float32 on "
         "the CPU, where half precision is slower and less exact.",
     ),
 ]
@@ -144,8 +148,8 @@ Bits = Annotated[
     int | None,
     typer.Option(
         metavar="|".join(map(str, BITS)),
-        help="Quantise the model's weights after loading, to this many bits each, in groups of 64. Default: the "
-        "checkpoint's format.",
+        help="Quantise the model's weights after loading, to this many bits each, in groups of 64 weights. Default: "
+        "the checkpoint's format.",
     ),
 ]
 Layers = Annotated[
@@ -168,7 +172,7 @@ Fast = Annotated[
     bool,
     typer.Option(
         "--fast",
-        help="With --layers tuned: allow products that round activations to 8 bits, as llama.cpp does, where that is "
-        "faster. To choose the number type yourself, set TINY_LLM_ARITHMETIC to float32, bfloat16 or int8.",
+        help="With --layers tuned: allow products that round activations to 8 bits, as llama.cpp does, where such "
+        "products are faster. To choose the number type, set TINY_LLM_ARITHMETIC to float32, bfloat16 or int8.",
     ),
 ]

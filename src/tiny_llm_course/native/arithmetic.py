@@ -38,7 +38,7 @@ def arithmetic_flags(words: Messages) -> tuple[str, ...]:
         return arithmetic.flags()
     except ValueError as error:
         raise CommandError("wrong_arithmetic", reason=error) from None
-    except RuntimeError:  # a kernel does not compile; a command that calls it will report the error
+    except RuntimeError:  # a kernel does not compile; a command that calls the kernel will report the error
         return ()
 
 

@@ -14,8 +14,8 @@ from metal_host.toolchain import compiler_command, for_this_processor, run_in_en
 
 __all__ = ["REQUEST", "SECONDS", "BuildError", "Warned", "build_checked", "build_set", "can_name_lines", "warnings_in"]
 
-REQUEST = "TINY_LLM_SECOND_LOOK"  # the variable that tells checked_run.py what to do
-SECONDS = 5  # processor time that a kernel call may take in a checked run; the longest takes 0.1 s
+REQUEST = "TINY_LLM_SECOND_LOOK"  # the environment variable with the request to checked_run.py
+SECONDS = 5  # seconds of processor time that a kernel call may take in a checked run; the longest call takes 0.1 s
 RUNTIME = Path(__file__).with_name("checked.cpp")
 FAULTS = "bounds,shift,integer-divide-by-zero,signed-integer-overflow,return,unreachable"
 CHECKED = (
@@ -75,8 +75,8 @@ def can_name_lines() -> bool:
 
 
 def build_set(source: Path, headers: Path, folder: Path) -> tuple[Path, Path]:
-    """Build a library in which each local variable starts as 0, and another library in which each starts as an
-    unlikely number.
+    """Build a library in which each local variable starts as 0, and another library in which each local variable starts
+    as an unlikely number.
 
     Raises the same errors as `build_checked`.
     """
@@ -92,7 +92,7 @@ def build_set(source: Path, headers: Path, folder: Path) -> tuple[Path, Path]:
 
 
 def _compiler(headers: Path) -> list[str]:
-    from tiny_llm_native.compiler import KERNEL_FLAGS  # imported here, so that an error in it breaks few commands
+    from tiny_llm_native.compiler import KERNEL_FLAGS  # imported here, so that a faulty compiler.py breaks few commands
 
     command = compiler_command()
     if not command:
@@ -111,7 +111,8 @@ def _run(command: list[str]) -> str:
 
 
 def warnings_in(said: str, source: Path, region: list[int]) -> list[Warned]:
-    """Return the compiler's warnings about the lines `region` of a file, each once, even if a template has many types.
+    """Return the compiler's warnings about the lines `region` of a file. A warning that the compiler repeats for each
+    type of a template is returned once.
 
     A warning about inlined code counts for the line in the region that calls the inlined code.
     """

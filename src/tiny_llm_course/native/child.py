@@ -1,4 +1,5 @@
-"""Runs a slow program: yields its output line by line, and ends all of its processes if the user interrupts it."""
+"""Runs a slow program: yields the output line by line, and ends all of the program's processes if the user
+interrupts."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ GRACE = 5.0  # seconds in which an interrupted process can clean up
 class Child:
     """A running process, whose stdout and stderr are one stream.
 
-    returncode: None until `lines` has yielded every line.
+    returncode: the exit code, or None until `lines` has yielded every line.
     """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None):

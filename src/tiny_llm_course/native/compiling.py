@@ -66,7 +66,7 @@ compiler.get_ready()
 sys.addaudithook(look)  # a compiler that must not start yet shows that there is something to compile
 waiting = [name for name in names if is_waiting(name)]
 size = lambda name: sum(file.stat().st_size for file in with_included(Path(name)))
-waiting.sort(key=size, reverse=True)  # what takes longest begins first
+waiting.sort(key=size, reverse=True)  # the files that take longest begin first
 may_start = True
 tell("waiting", waiting)
 processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -76,7 +76,7 @@ try:
 except KeyboardInterrupt:
     may_start = False
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.killpg(0, signal.SIGINT)  # for a compiler that began after the first one
+    os.killpg(0, signal.SIGINT)  # for a compiler that began after the first SIGINT
     raise
 finally:
     pool.shutdown(cancel_futures=True)

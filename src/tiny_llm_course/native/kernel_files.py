@@ -49,12 +49,12 @@ def has_kernels(days: list[Day]) -> bool:
 
 
 def kernels_of(package: Path) -> Kernels:
-    """Find the kernels of a package and those that both packages share: the kernels to compile, and those still to be
-    written."""
+    """Find the kernels of a package and the kernels that both packages share: the kernels to compile, and those still
+    to be written."""
     kernels = Kernels([], {}, {})
     shared = (file for file in code_files(Workspace().native) if file.suffix == ".cpp")
     files = {file.name: file for file in (*(package / "kernels").glob("*.cpp"), *shared)}
-    for _, file in sorted(files.items()):  # if two files have the same name, ops load the shared one
+    for _, file in sorted(files.items()):  # if two files have the same name, the shared file is the one that runs
         if file.name == mlx_extension.SOURCE:
             continue
         try:

@@ -1,4 +1,5 @@
-"""Builds the MLX extension (mlx_extension.cpp), once for programs and once for tests, and checks that it works.
+"""Builds the MLX extension (mlx_extension.cpp), once for programs and once for tests, and checks that the extension
+works.
 
 The build needs a compiler, Python's headers, CMake, and a nanobind with the same ABI as MLX's wheel. With a different
 nanobind, the build succeeds, but the first call fails.
@@ -119,14 +120,14 @@ def build(native: Path, words: Messages, tell: Callable[[str], None]) -> None:
 
 
 def compiler() -> str | None:
-    """Return the version of the C++ compiler that compiles kernels; None if no compiler answers."""
+    """Return the version of the C++ compiler that compiles kernels. Return None if no compiler answers."""
     run = _compiler("--version")
     return None if run is None or run.returncode else run.stdout.strip().partition("\n")[0]
 
 
 def compiler_problem(native: Path, words: Messages) -> tuple[str, str] | None:
-    """Return the reason why the compiler cannot compile kernels, and the command that helps; None if it can compile
-    them."""
+    """Return the reason why the compiler cannot compile kernels, and the command that helps. Return None if the
+    compiler can compile kernels."""
     version, name = compiler(), os.environ.get("CXX")
     if version is None:
         missing = words("ext_wrong_cxx", name=name), "unset CXX"
@@ -162,8 +163,8 @@ def has_headers() -> bool:
 
 
 def system_command(what: str) -> str:
-    """Return the command that installs a missing part on this system, or the commands for several systems if this one
-    is unknown. what: a key of SYSTEMS."""
+    """Return the command that installs a missing part on this system, or the commands for several systems if this
+    system is unknown. what: a key of SYSTEMS."""
     commands = {key: text.format(version=_python_version()) for key, text in SYSTEMS[what].items()}
     if sys.platform == "darwin":
         return commands["mac"]
@@ -275,7 +276,8 @@ def _hash(native: Path) -> str:
 
 
 def _tool(name: str) -> str:
-    """Return the path of the program in the virtual environment; if it has none, the system's program."""
+    """Return the path of the program in the virtual environment. If the environment lacks the program, return the path
+    of the system's program."""
     own = Path(sys.executable).parent / name
     return str(own) if own.exists() else shutil.which(name) or name
 
@@ -285,7 +287,8 @@ def _directory(module: str, option: str) -> str:
 
 
 def _first_error(output: str) -> str:
-    """Return the compiler's first error; without one, CMake's, whose text follows the line with `CMake Error`."""
+    """Return the compiler's first error. If there is none, return CMake's first error, whose text follows the line with
+    `CMake Error`."""
     lines = output.strip().splitlines() or ["no output"]
     if of_compiler := next((line for line in lines if re.search(r"\berror: ", line)), ""):
         return of_compiler.strip()

@@ -1,4 +1,4 @@
-"""Runs pytest in a process of its own, and reads the events that it writes into a pipe."""
+"""Runs pytest in a process of its own, and reads the events that pytest writes into a pipe."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PytestProcess:
     def __init__(self, command: list[str], folder: Path | None = None):
         self.descriptor, write = os.pipe()
         self.heard = monotonic()  # the time of the last event
-        self.left: Counter[str] | None = None  # tests still to run, by task; None until pytest has chosen tests
+        self.left: Counter[str] | None = None  # task -> number of tests to run; None until pytest has chosen tests
         self.running = ""  # the test that is running
         self.is_compiling = False  # whether that test waits for a compiler
         self.is_over = False  # whether all tests have ended, and their results have arrived
@@ -92,7 +92,8 @@ class PytestProcess:
         a few seconds for the process to end by itself. Even after all tests, the process may keep running, because
         Python waits for threads that never end.
 
-        Return the problem ("" if there was none), and a description of the test that was running (None if no test was).
+        Return the problem ("" if there was none), and a description of the test that was running (None if no test was
+        running).
         """
         self.was_killed = bool(problem)
         has_ended = False

@@ -35,7 +35,7 @@ __all__ = [
 Advice: TypeAlias = tuple[str, dict[str, str]]  # a key of messages.toml, and the values for its placeholders
 
 TESTS = ROOT / "tests"
-HIDDEN = "test_hidden_"  # the prefix of the names of files with an instructor's own tests
+HIDDEN = "test_hidden_"  # the prefix of an instructor's own test files
 TIME_LIMIT = 30  # seconds for each test, plus compiling; the slowest test takes 2 s on a slow machine
 GRACE = 5  # seconds between the end of a test's time limit and the end of its process
 COMPILING = 600  # seconds after which a compiler or a starting process counts as hung
@@ -84,7 +84,7 @@ class PytestRun:
     named: dict[TaskId, str] = field(default_factory=dict)  # task -> the id of the known mistake that was named
     left: dict[TaskId, tuple[int, int]] = field(
         default_factory=dict
-    )  # task -> how many known mistakes the run had no time to try, and how many there are
+    )  # task -> the number of known mistakes that the run had no time to try, and the number of all known mistakes
     running: str = ""  # the test in which a process died or was killed
     problem: str = ""  # why that process ended, or pytest's message if it ran no tests at all
     interrupted: bool = False
@@ -110,7 +110,7 @@ class PytestRun:
                 self.left |= {task: (few, many) for task, (few, many) in _by_task(left).items() if few}
 
     def end(self, process: PytestProcess, problem: str = "") -> None:
-        """End a process. If it was killed or crashed, the test that was running counts as failed."""
+        """End a process. If the process was killed or crashed, the test that was running counts as failed."""
         problem, about = process.end(problem)
         self.problem = self.problem or problem
         self.running = self.running or process.running

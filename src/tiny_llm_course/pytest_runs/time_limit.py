@@ -26,7 +26,8 @@ class TimedOut(BaseException):
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise TimedOut in the block after `seconds` of wall-clock time, or after a third of that in processor time.
+    """Raise TimedOut in the block after `seconds` of wall-clock time, or after a third as many seconds of processor
+    time.
 
     The limit on processor time is lower, because on a busy machine a test waits longer but does not compute longer. On
     a system without timer signals, the block has no limit.

@@ -1,4 +1,5 @@
-"""Collects a learner's code for a task: its functions or its region, and the learner's own definitions that it uses."""
+"""Collects a learner's code for a task: the task's functions or region, and the learner's own definitions that they
+use."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def own_code(workspace: Workspace, task: TaskId) -> dict[str, str]:
 
 def _needed(yours: str, stub: str, task: TaskId, names: list[str]) -> set[str]:
     """Return the names of the definitions to report: the task's own, given definitions that the learner changed, and
-    new definitions that any of these use."""
+    new definitions that any of these definitions use."""
     mine, given = definitions(yours), definitions(stub)
     others = {name for of, parts in task_parts(stub).items() if of != task for name in parts}
     changed = {

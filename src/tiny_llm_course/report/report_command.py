@@ -31,7 +31,7 @@ __all__ = ["report", "write_new"]
 
 
 def report(task: TaskArgument = None, out: Out = OUT, lang: Lang = None) -> None:
-    """Write your code of a task, how its tests fail, and versions into a file that you can attach to an issue."""
+    """Write your code for a task, its failed tests, and versions into a file that you can attach to an issue."""
     with reporting(lang) as words:
         workspace = Workspace()
         chosen = chosen_task(task, workspace)

@@ -20,7 +20,7 @@ __all__ = ["SHOWN", "SOURCES", "Reported", "read", "written"]
 EXPECTED = """
 ## What did you expect?
 
-<!-- What should the code do? Why do you think that it does? A sentence here helps whoever reads this. -->"""
+<!-- What should the code do? Why do you think that it does? Even one sentence helps your readers. -->"""
 SHOWN = 3  # failures that are shown in full; the others are only named
 SOURCES = "src/tiny_llm/"
 OUTCOMES = {
@@ -51,7 +51,7 @@ def written(task: Task, code: Mapping[str, str], run: PytestRun, versions: Seque
         [
             f"# {task.id} {task.title['en']}: {len(run.failures)} of {len(run.results)} tests fail\n",
             f"- known mistake: {_named(task.id, run)}",
-            f"- to see it again: `{task.id.test_command}`",
+            f"- to reproduce the failures: `{task.id.test_command}`",
             *(f"- {version}" for version in versions),
             EXPECTED,
             HEADING,
@@ -78,7 +78,7 @@ def read(text: str) -> Reported:
     while section := CODE.match(rest):
         code[section["path"]], rest = section["code"], rest[section.end() :]
     if not code:
-        raise ValueError(f"expected code below a line such as `### {SOURCES}attention.py`, got none")
+        raise ValueError(f"expected code after a line such as `### {SOURCES}attention.py`, got none")
     return Reported(TaskId.parse(match[1]), code)
 
 

@@ -28,7 +28,7 @@ def build_ext(
     impl: Annotated[
         str,
         typer.Option(
-            metavar="|".join(PACKAGES), help="Whose kernels to build: the reference's, or yours in src/tiny_llm."
+            metavar="|".join(PACKAGES), help="The kernels to build: the reference's, or yours in src/tiny_llm."
         ),
     ] = "mine",
     lang: Lang = None,

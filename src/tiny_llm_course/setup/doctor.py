@@ -39,7 +39,8 @@ __all__ = ["doctor"]
 OK, WARNING, ERROR = "ok", "warning", "error"
 STATES = {OK: "green", WARNING: "yellow", ERROR: "red"}
 GIB = 2**30
-REPORTED = {"system", "packages", "mlx", "compiler", "build_tools", "spaces", "memory"}  # the other checks name folders
+# Checks that a report contains. The results of the other checks name folders.
+REPORTED = {"system", "packages", "mlx", "compiler", "build_tools", "spaces", "memory"}
 
 MLX = """
 import json, mlx.core as mx
@@ -54,7 +55,7 @@ print(json.dumps({"device": "gpu (Metal)" if gpu and mx.metal.is_available() els
 class Check:
     """A line of the report."""
 
-    name: str  # its label is `doctor_NAME` in messages.toml
+    name: str  # the line's label is `doctor_NAME` in messages.toml
     state: str
     found: str
     fix: str = ""  # a command, or a sentence
@@ -62,13 +63,13 @@ class Check:
 
 def doctor(
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="With --report: the file to write. Default: one in out/.")
+        Path | None, typer.Argument(metavar="[FILE]", help="With --report: the file to write. Default: a file in out/.")
     ] = None,
     report: Annotated[
         bool,
         typer.Option(
             "--report",
-            help="Run Metal kernels, week 2's tests of them and, on a Mac, `bench --device gpu` (takes minutes), and "
+            help="Run Metal kernels, their tests of week 2 and, on a Mac, `bench --device gpu` (takes minutes), and "
             "write all results into a file that you can attach to an issue.",
         ),
     ] = False,
@@ -128,7 +129,7 @@ def _checks(words: Messages) -> Iterator[Check]:
 
 
 def _python() -> Check:
-    return Check("python", OK, f"{platform.python_version()} ({sys.executable})")  # older ones do not start
+    return Check("python", OK, f"{platform.python_version()} ({sys.executable})")  # older versions do not start
 
 
 def _system(words: Messages) -> Check:
@@ -229,7 +230,7 @@ def _checked(words: Messages) -> Check:
 
 
 def _spaces(words: Messages) -> Check:
-    """Check which compiler verifies the address spaces of pointers in Metal."""
+    """Look for a compiler that verifies the address spaces of pointers in Metal."""
     clang = recent_clang()
     if clang is None:
         return Check("spaces", WARNING, words("doctor_spaces_none"))
@@ -291,8 +292,8 @@ def _gone(workspace: Workspace) -> Iterator[str]:
 
 
 def _days(works: bool, kernels: bool) -> dict[str, bool]:
-    """Return for each day whether its tasks can be done on this machine. works: whether MLX works. kernels: whether C++
-    kernels are built or can be built."""
+    """Return whether the tasks of each day can be done on this machine, keyed by the day's name. works: whether MLX
+    works. kernels: whether C++ kernels are built or can be built."""
     return {
         _name(day): (kernels if has_kernels([day]) else works) and (ROOT / "tests" / day.test_file).exists()
         for day in select_days(None, None)

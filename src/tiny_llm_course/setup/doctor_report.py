@@ -36,7 +36,7 @@ def check_report(as_json: bool) -> None:
 
 
 def write_report(file: Path | None, checks: Sequence[Found], words: Messages) -> bool:
-    """Try the machine and write the report. Return whether everything passed.
+    """Run all parts of the report on this machine, and write the report. Return whether everything passed.
 
     file: the file to write. None: a file in `out` that is named after the machine.
     """

@@ -19,7 +19,7 @@ from ..ui import CommandError, Lang, Messages, left, one_of, phrase, show
 
 __all__ = ["install"]
 
-DEFAULT = ("kernels",)  # what ./course always installs
+DEFAULT = ("kernels",)  # the extras that ./course always installs
 LOCKED = "--frozen-lockfile"  # use pdm.lock even if a newer PDM calls that file outdated
 
 
@@ -65,14 +65,15 @@ def command_for(parts: list[str], environment: Path = Path(sys.prefix), is_clone
 
 
 def options_of_pdm(parts: list[str]) -> list[str]:
-    """Return PDM's options for these parts. Without --prod, PDM would add all dependency groups; with --prod, it
-    accepts none."""
+    """Return PDM's options for these parts. Without --prod, PDM would add all dependency groups; with --prod, PDM
+    accepts no dependency group."""
     chosen = [word for part in dict.fromkeys(parts) for word in ("-G", part)]
     return chosen if set(GROUPS) & set(parts) else ["--prod", *chosen]
 
 
 def _pdm(environment: Path) -> list[str]:
-    """Return the command of ./course's own PDM; without one, of the PDM on PATH if it made the environment; else []."""
+    """Return the command of ./course's own PDM. If there is none, return the command of the PDM on PATH if that PDM
+    made the environment, otherwise []."""
     own = environment / "pdm" / "bin" / "python"
     if own.exists():
         return [str(own), "-m", "pdm"]

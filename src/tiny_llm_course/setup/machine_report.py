@@ -1,4 +1,4 @@
-"""A machine's report: what was tried on the machine, and the results, in one JSON file that is valid after each result.
+"""A machine's report: the results of kernels, tests and measurements, in one JSON file that is valid after each result.
 
 The report is for other people, so it is in English, and names no person and no folder.
 """
@@ -31,7 +31,7 @@ class MachineReport:
         self.write()
 
     def part(self, name: str, **about: Any) -> Found:
-        """Begin a part of the report, and return it. The caller adds results to the part, and calls `write` after
+        """Begin a part of the report, and return the part. The caller adds results to the part, and calls `write` after
         each."""
         self.found[name] = {**about, "is_complete": False}
         self.write()
@@ -85,7 +85,7 @@ def _end(part: Found) -> str:
 
 
 def count_idioms(kernels: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the number of idioms that compute what NumPy computes, and the number of all idioms."""
+    """Return the number of idioms that compute the same results as NumPy, and the number of all idioms."""
     idioms = kernels["results"].get("idioms", {}).values()
     return sum(bool(each.get("right")) for each in idioms), len(idioms)
 
@@ -96,7 +96,7 @@ def count_tests(tests: Mapping[str, Any]) -> Counter[str]:
 
 
 def speed_of(bench: Mapping[str, Any]) -> float | None:
-    """Return the tokens per second that the model decodes with all kernels, or None if that was not measured."""
+    """Return the tokens per second that the model decodes with all kernels, or None if this speed was not measured."""
     rows = {row["stage"]: row for row in bench.get("model", [])}
     decode: float | None = rows.get(FIGURE, {}).get("decode")
     return decode

@@ -55,7 +55,8 @@ def expression_of(tasks: Sequence[TaskId], is_on_gpu: bool) -> str:
 
 
 class Trial:
-    """Runs the parts of a report, one after the other. Even a part that fails or is interrupted keeps its results.
+    """A trial of a machine, which runs the parts of a report one after the other. Even a part that fails or is
+    interrupted keeps its results.
 
     package: the package whose kernels are tested.
     """
@@ -161,7 +162,8 @@ class Trial:
 
 
 def _take_lines(command: list[str], environment: dict[str, str], take: Callable[[str], None]) -> str:
-    """Run a program, and call `take` with each line that it prints. Return why the program failed, or ""."""
+    """Run a program, and call `take` with each line that it prints. Return the reason why the program failed, or "" if
+    it succeeded."""
     with (
         tempfile.TemporaryFile() as errors,
         subprocess.Popen(

@@ -29,7 +29,7 @@ from ..tasks.unsolved import task_in_message
 SEEN = pytest.StashKey[Observation]()
 
 MAX_MESSAGE = 10_000  # characters
-COMPILE_SECONDS = 5  # for compiling mistakes in C++ or Metal; the next run reuses what was compiled
+COMPILE_SECONDS = 5  # for compiling mistakes in C++ or Metal; the next run reuses the compiled files
 AFTER_HANG = 1.0  # the time limit in seconds for a task's tests after one of them has hung
 MAX_HANGS = 3  # after this many hung tests of a task, its other tests do not run
 
@@ -40,7 +40,7 @@ Failed = pytest.fail.Exception
 
 
 class Unsolved(Failed):  # type: ignore[misc, valid-type]
-    """The failure of a test that reached a stub. It has no traceback, because the message says everything."""
+    """The failure of a test that reached a stub. The failure has no traceback, because the message says everything."""
 
     def __init__(self, error: NotImplementedError):
         super().__init__(f"NotImplementedError: {error}", pytrace=False)
@@ -57,7 +57,7 @@ class NotRun(Failed):  # type: ignore[misc, valid-type]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--events", type=int, metavar="FD", help="write what happens as lines of JSON to this descriptor")
+    parser.addoption("--events", type=int, metavar="FD", help="write events as lines of JSON to this descriptor")
     parser.addoption("--time-limit", type=float, default=TIME_LIMIT, metavar="S", help="end a test after S seconds")
 
 
@@ -94,7 +94,7 @@ class _Course:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> None:
-        """Announce a test before it runs, since it may end this process."""
+        """Announce a test before it runs, since the test may end this process."""
         self._send("start", test=item.nodeid, about=_about(item) if task_of(item) else None)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

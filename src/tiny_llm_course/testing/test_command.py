@@ -28,7 +28,7 @@ from .task_lines import TaskLines
 __all__ = ["run"]
 
 NONE_CHOSEN = 5  # pytest's exit code
-MAX_PROCESSES = 8  # each needs about a quarter of a gigabyte of memory
+MAX_PROCESSES = 8  # each process needs about a quarter of a gigabyte of memory
 
 
 def run(
@@ -46,7 +46,7 @@ def run(
 
     One task: ./course test w1d1.1, or ./course test --week 1 --day 1 -- -k task_1. One day: ./course test w1d1
     Any other option goes to pytest, whose own output is then shown: -v, -x, --lf, --pdb, --junitxml=FILE, ...
-    A test may take 30 seconds, plus compiling. For 90 on a slow machine: TINY_LLM_TIME_LIMIT=90 ./course test
+    A test may take 30 seconds, plus compiling. For 90 seconds on a slow machine: TINY_LLM_TIME_LIMIT=90 ./course test
     """
     with reporting(lang) as words:
         package = package_of(impl)
@@ -81,7 +81,8 @@ def _chooses_only(arguments: list[str]) -> bool:
 
 
 def _pytest(days: list[Day], package: str, arguments: list[str]) -> int:
-    """Run pytest in a subprocess, so that no error in a learner's file reaches this command. Return its exit code."""
+    """Run pytest in a subprocess, so that no error in a learner's file reaches this command. Return pytest's exit
+    code."""
     arguments = [f"--time-limit={asked_time_limit()}", *arguments]
     process = subprocess.Popen(pytest_command(files_of(days), package, arguments))
     while True:

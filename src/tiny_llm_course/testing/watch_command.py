@@ -196,8 +196,8 @@ def _times(folders: list[Path]) -> dict[Path, tuple[int, int]]:
 
 
 def _after(task: Task, workspace: Workspace) -> Task:
-    """Return the first open task after this one; without one, the task that `next` names, or this one if all are
-    done."""
+    """Return the first open task after this task. If there is none, return the task that `next` names or, if all tasks
+    are done, this task."""
     later = (other for other in workspace.open_tasks() if other.id > task.id)
     return next(later, None) or workspace.next_task() or task
 

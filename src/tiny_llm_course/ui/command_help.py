@@ -13,7 +13,7 @@ from .wrapping import columns, hanging
 
 __all__ = ["Command", "Group", "set_colours"]
 
-LEAST = 100  # columns that Typer's tables need; with fewer, options are cut short and explanations squeezed
+LEAST = 100  # columns that Typer's tables need; with fewer columns, options are cut short and explanations squeezed
 STYLES = {
     "OPTION": "bold cyan",
     "SWITCH": "bold green",

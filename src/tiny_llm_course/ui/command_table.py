@@ -32,7 +32,7 @@ FOR_INSTRUCTORS = {
     "grade-report": "grading.grade_commands:grade_report",
     "export": "grading.export:export",
 }
-SHORT = {  # the words that a name stands for
+SHORT = {  # name -> the words that the name replaces
     "test-ref": ["test", "--impl", "ref"],
     "bench-ref": ["bench", "--impl", "ref"],
     "build-ext-ref": ["build-ext", "--impl", "ref"],
@@ -42,7 +42,7 @@ FOR_MAINTAINERS = {  # the script, and the packages that it needs, as `install` 
     "book": ("scripts/book.py", "book"),
     "check": ("scripts/check", "all"),
 }
-ANYWHERE = {  # commands that work without a clone, where the wheel was installed
+ANYWHERE = {  # commands that also work without a clone, in an environment where the wheel is installed
     *("doctor", "install", "main", "chat", "batch", "serve", "trace", "viz", "grade-report"),
     *("build-ext", "build-ext-ref", "bench", "bench-ref", "roofline"),
 }

@@ -22,10 +22,10 @@ LANGUAGES = ("en", "ja")
 Lang = Annotated[
     str | None,
     typer.Option(
-        metavar="|".join(LANGUAGES), help="Language of hints and messages. Default: that of the locale, or English."
+        metavar="|".join(LANGUAGES), help="Language of hints and messages. Default: the locale's language, or English."
     ),
 ]
-_asked_for: list[str] = []  # --lang of the running commands; all threads see this, unlike a context variable
+_asked_for: list[str] = []  # --lang of the running commands; all threads see this list, unlike a context variable
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Text for a terminal or a pipe, with the colours, symbols and line breaks that it can show."""
+"""Text for a terminal or a pipe, with the colours, symbols and line breaks that the output can show."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def styled(text: str, *, fg: str | None = None, dim: bool = False, out: TextIO |
 
 
 def fitted(text: str, out: TextIO) -> str:
-    """Return a text whose lines are broken between words if they are too long for the terminal. The rest of a line
-    starts under its second column, if it has one, or is indented further."""
+    """Return a text whose lines are broken between words if they are too long for the terminal. The rest of a broken
+    line is aligned with the line's second column, if there is one, or is indented further."""
     width = terminal_width(out)
     return "\n".join(hanging(line, width, _hang(line, width)) for line in text.split("\n")) if out.isatty() else text
 
@@ -114,7 +114,7 @@ def _hang(line: str, width: int) -> int:
 
 
 class StatusLine:
-    """The last line of a terminal, which the next text replaces. The line goes to stderr, so it never gets into a pipe.
+    """The last line of a terminal, which the next text replaces. The line goes to stderr, so it never reaches a pipe.
 
     can_show: whether stderr is a terminal that can replace a line.
     """
@@ -137,8 +137,8 @@ class StatusLine:
 
 
 def called() -> str:
-    """Return what you typed to run this command: the path of `./course`, `pdm run`, `tiny-llm`, or `uv run …
-    tiny-llm`."""
+    """Return the words with which the user ran this command: the path of `./course`, `pdm run`, `tiny-llm`, or `uv run
+    … tiny-llm`."""
     if path := os.environ.get("TINY_LLM_CALLED"):  # set by ./course
         return path
     if "PDM_RUN_CWD" in os.environ:
@@ -147,7 +147,7 @@ def called() -> str:
 
 
 def as_called(text: str) -> str:
-    """Replace each `./course` in a text with what you typed to run this command."""
+    """Replace each `./course` in a text with the words with which the user ran this command."""
     return text.replace("./course ", f"{called()} ")
 
 
@@ -178,7 +178,8 @@ def table_row(name: str, *cells: str) -> str:
 
 def table(head: Sequence[str], *rows: Sequence[str]) -> list[str]:
     """Return the lines of a table, with the first column aligned left and the others right. On a narrow terminal,
-    headings take several lines. If that is not enough, each row takes two lines: its first cell, then the others."""
+    headings take several lines. If that is not enough, each row takes two lines: one for its first cell, and one for
+    the other cells."""
     widths = [max(map(columns, column)) for column in zip(head, *rows, strict=True)]
     if fits(widths):
         return [_line(cells, widths, "  ") for cells in (head, *rows)]
@@ -209,7 +210,7 @@ def _heads(head: Sequence[str], widths: Sequence[int]) -> list[tuple[str, ...]]:
 
 
 def fits(widths: Sequence[int]) -> bool:
-    """Tell whether columns of these widths fit next to each other. In a pipe, they always fit."""
+    """Tell whether columns of these widths fit next to each other. In a pipe, columns always fit."""
     return not sys.stdout.isatty() or sum(widths) + 2 * (len(widths) - 1) <= terminal_width(sys.stdout)
 
 

@@ -33,7 +33,7 @@ def hanging(line: str, width: int, hang: int) -> str:
     """Break a line into lines of at most `width` columns, and indent all but the first by `hang` columns. A word that
     is too long stays whole.
 
-    A wide gap in the right half of the line, as before a comment, is narrowed first.
+    A wide gap in the right half of the line, such as the gap before a comment, is narrowed first.
     """
     if columns(line) > width:
         line = _GAP.sub(lambda blanks: "  " if blanks.end() > width / 2 else blanks[0], line)
