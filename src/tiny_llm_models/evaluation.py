@@ -39,10 +39,10 @@ __all__ = [
 
 Model: TypeAlias = Callable[[mx.array], mx.array]
 
-# The relative frequency of each kind of question. The kind "unsaid", which no story answers, is not in this table.
+# The relative frequency of each kind of question. "unsaid", whose questions no story answers, is not in this table.
 KINDS = {"where": 8, "first": 3, "holder": 3, "person": 3, "content": 2, "colour": 1, "plot": 4}
 LENGTHS = {"short": (0, 200), "long": (850, 950)}  # least and most tokens of stories, question and template
-_EASY_KEPT = 0.15  # the share kept of questions that the story's last place answers: guessing it must not pay off
+_EASY_KEPT = 0.15  # this share of questions whose answer is the story's last place is kept: guessing must not pay off
 _STOPPED = {"short": 0.8, "long": 0.4}  # the share of stories that stop early, so that things may be in any place
 _BATCH_TOKENS = 8192
 

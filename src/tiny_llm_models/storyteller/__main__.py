@@ -27,7 +27,7 @@ PlotName = Annotated[str, typer.Option("--plot", help="only this plot")]
 def tell(
     language: Language,
     plot: PlotName = "",
-    seed: Annotated[int, typer.Option(help="seed of the first story; each story after it has the next seed")] = 0,
+    seed: Annotated[int, typer.Option(help="seed of the first story; each later story has the next seed")] = 0,
     count: Annotated[int, typer.Option(help="how many stories to tell", min=1)] = 1,
     short: Annotated[bool, typer.Option("--short", help="tell short stories")] = False,
     questions: Annotated[bool, typer.Option("--questions", help="also print each story's questions and gists")] = False,

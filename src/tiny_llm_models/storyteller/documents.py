@@ -28,7 +28,7 @@ class Document:
     """A training document: pieces of text, each with the weight of its tokens in the loss."""
 
     pieces: list[tuple[str, float]]
-    subjects: list[str]  # the names and nouns that questions may ask about; empty without questions
+    subjects: list[str]  # the names and nouns that questions may ask about; empty if the document has no questions
     named: list[str] = field(default_factory=list)  # the words for the persons and things of a told story
 
     @property
@@ -43,7 +43,8 @@ class Mix:
     long: the share of documents with 2 to `stories` stories in a row.
     shares: the shares of the other documents, keyed by kind. The remaining documents have questions.
     strange: of the documents with questions, the share that has invented names and unknown things.
-    stopped: of the stories in these documents, the share that stop early, so that a thing may be in any of its places.
+    stopped: of the stories in documents with questions, the share that stops early, so that a thing may be in any of
+    its places.
     told: of the documents with questions and with ordinary, complete stories, the share whose stories the model learns.
     scenes: the share of scenes among the stories.
     questions: at most this many questions are asked about the stories of a document.
@@ -136,13 +137,14 @@ def _request(words: Lexicon, random: Random, mix: Mix) -> Document:
 
 
 def _named(story: Story) -> list[str]:
-    """Return the names, nouns and looks of a story's entities. If these are right, most of the story is right."""
+    """Return the names, nouns and looks of a story's entities. If these words are right, most of the story is right."""
     entities = story.cast.values()
     return " ".join(entity[word] for entity in entities for word in ("name", "kind", "look", "noun")).split()
 
 
 def _opening(story: Story) -> str:
-    """Return the first sentences, up to a place where the tokenizer also splits. The tokenizer never splits 。「."""
+    """Return the first sentences, up to a place where the tokenizer also splits the text. The tokenizer keeps 。「
+    together."""
     space, sentences = story.lexicon.space, story.sentences
     cuts = (n for n in range(_OPENING, len(sentences)) if space or sentences[n][0].isalnum())
     return space.join(sentences[: next(cuts, len(sentences))])

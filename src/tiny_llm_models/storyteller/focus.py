@@ -64,10 +64,10 @@ class Focus(NamedTuple):
         return any(each == role for each, _ in self.now)
 
     def clear(self, role: str, entity: Entity, short: str | None) -> bool:
-        """Tell whether the short form can mean only this role.
+        """Tell whether the short form can refer only to this role.
 
         short: the short form; "" if the word is dropped; None for a form that has no long form, such as a possessive.
-        Such a form may also mean the subject or the line's last person.
+        Such a form may also refer to the subject or to the line's last person.
         """
         window = self.now | self.before
         if entity.sort == "thing":

@@ -26,7 +26,7 @@ class Forms:
         self._found: dict[tuple[int, str, str, Entity | None, bool], list[tuple[int, Entity]]] = {}
 
     def text(self, entity: Entity, form: str) -> str | None:
-        """Return the text of a form; None if it depends on a word that is not known yet."""
+        """Return the text of a form. Return None if the text depends on a word that is not known yet."""
         key = (entity, form)
         if key not in self._texts:
             patterns = self._lexicon.patterns(entity.sort, form)
@@ -75,7 +75,7 @@ class Forms:
     def misfit(
         self, group: str, words: dict[str, str], others: Iterable[Entity]
     ) -> tuple[Entity, tuple[Mismatch, ...]]:
-        """Return an entity with these words, and the reason why it does not fit into this group."""
+        """Return an entity with these words, and the reason why the entity does not fit into this group."""
         sort = self._lexicon.sort(group)
         every = sort
         complete = self._lexicon.complete(group, words) or self._lexicon.complete(every, words)
@@ -101,7 +101,8 @@ class Forms:
     def clash(
         self, known: Entity, words: Mapping[str, str], others: Iterable[Entity]
     ) -> tuple[Entity, tuple[Mismatch, ...]] | None:
-        """Return the entity with both the known and the new words, and their mismatch; None if the words agree."""
+        """Return the entity with both the known and the new words, and their mismatch. Return None if the words
+        agree."""
         merged = {**known.words, **words}
         if merged == known.words or self._lexicon.complete(known.sort, merged):
             return None
@@ -194,7 +195,8 @@ def _items(pattern: str) -> _Items:
 
 @cache
 def _initials(lexicon: Lexicon, group: str, word: str) -> dict[str, list[str]]:
-    """Return all values of a word in a group, keyed by first letter. The key of a value that may be missing is ""."""
+    """Return all values of a word in a group, keyed by first letter. An empty value, for a word that may be missing,
+    has the key ""."""
     lexemes = lexicon.group(group)
     if word == "name":
         values = {name for gender, names in lexicon.names.items() for name in names}

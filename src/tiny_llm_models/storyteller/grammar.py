@@ -69,7 +69,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Effect:
-    """A change: a thing or person has a new place, or a mark, whose place is "", is set."""
+    """A change: a thing or person has a new place, or a mark is set. The place of a mark is ""."""
 
     what: str
     where: str = ""
@@ -120,7 +120,7 @@ class Plot:
     cast: Mapping[str, str]  # the group of each role
     steps: Steps  # including the end
     questions: tuple[tuple[Line, Line], ...]  # questions and answers
-    gists: tuple[Line, ...]  # what a request may say of the hero, such as "loses a ball"
+    gists: tuple[Line, ...]  # statements that a request may make about the hero, such as "loses a ball"
 
 
 def slots(text: Text) -> Iterator[Slot]:

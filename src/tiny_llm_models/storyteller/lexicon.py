@@ -165,7 +165,8 @@ class Lexicon:
         return Entity(lexeme.sort, complete)
 
     def complete(self, group: str, known: Mapping[str, str]) -> dict[str, str] | None:
-        """Return these words and the words that follow from them; None if no lexeme of the group has all of them."""
+        """Return these words and the words that follow from them. Return None if no lexeme of the group has all these
+        words."""
         for lexeme in self.group(group):
             if (words := self._complete(lexeme, known)) is not None:
                 return words
@@ -226,7 +227,7 @@ class Lexicon:
         return self.forms[sort][form]
 
     def is_subject(self, form: str) -> bool | None:
-        """Tell whether a form marks the subject; None in a language whose forms never mark the subject."""
+        """Tell whether a form marks the subject. Return None in a language whose forms never mark the subject."""
         return form in self.subjects if self.subjects else None
 
     def article(self, word: str) -> str:

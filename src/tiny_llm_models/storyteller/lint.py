@@ -87,7 +87,7 @@ def _shared(lexicon: Lexicon, source: str, sorts: Mapping[str, tuple[str, ...]])
 
 
 def lint_plot(lexicon: Lexicon, plot: Plot, tellings: int = TELLINGS) -> Report:
-    """Check a plot. If its notation has problems, report only these problems; otherwise also tell the plot many
+    """Check a plot. If the plot's notation has problems, report only these problems. Otherwise, also tell the plot many
     times."""
     problems = list(dict.fromkeys(_written(lexicon, plot)))
     if problems:

@@ -25,7 +25,7 @@ class Match(NamedTuple):
     end: the index of the first character after the part that was read.
     cast: the entity of each role. here: the entities of the roles that occur only in this line.
     past: the entities of such roles in all lines so far.
-    met: the roles that the line names. introduced: the roles that it introduces.
+    met: the roles that the line names. introduced: the roles that the line introduces.
     """
 
     end: int
@@ -39,7 +39,7 @@ class Match(NamedTuple):
 
 
 class Matcher:
-    """A matcher of lines with one text."""
+    """A matcher, which compares lines with one text."""
 
     def __init__(self, lexicon: Lexicon, text: str):
         self._lexicon, self._text, self._fuel = lexicon, text, _FUEL

@@ -155,7 +155,8 @@ class Notation:
 
     @contextmanager
     def _inside(self, name: str) -> Iterator[None]:
-        """Mark a phrase or rule as being parsed within the `with` block. Raise a ValueError if it contains itself."""
+        """Mark a phrase or rule as being parsed within the `with` block. Raise a ValueError if the phrase or rule
+        contains itself."""
         if name in self._open:
             raise ValueError(f"expected phrases that do not contain themselves, got <{name}> within itself")
         self._open.append(name)

@@ -33,7 +33,8 @@ class Question:
     kind: one of KINDS. "plot" is one of the plot's own questions. The story does not answer a question of kind
     "unsaid".
     value: the place, person, thing or colour in the answer.
-    last_mentioned: the answer with the story's last place, which a mere guess would give; "" if no place is asked for.
+    last_mentioned: the answer with the story's last place, which a mere guess would give; "" if the question does not
+    ask for a place.
     """
 
     kind: str
@@ -45,7 +46,8 @@ class Question:
 
 @dataclass(frozen=True)
 class _Option:
-    """A possible question. lines: its kind, a key of `ROLES`; the lines of this kind in rules.toml word the question.
+    """A possible question. lines: the question's kind, a key of `ROLES`; the lines of this kind in rules.toml word the
+    question.
 
     answered: whether the story answers the question.
     """
@@ -88,7 +90,7 @@ def ask(
 
 
 def plot_questions(story: Story) -> list[tuple[str, str]]:
-    """Return the plot's questions that suit this story, and their answers; [] for a story that stops early."""
+    """Return the plot's questions that suit this story, and their answers. Return [] for a story that stops early."""
     if not story.ended:
         return []
     pairs = (say(story.lexicon, story.cast, *pair) for pair in story.plot.questions if story.suits(*pair))
@@ -117,7 +119,8 @@ def _about_thing(story: Story, role: str, random: Random) -> Iterator[_Option]:
         yield _Option("holder", {"thing": thing, "who": story.cast[where]})
     elif where in story.cast:
         alone = story.cast[where].sort == "spot" and story.world.contents(where) == [role]
-        lines = random.choice(("where", "where", "content")) if alone else "where"  # either reveals the other's answer
+        # each of the two questions reveals the other's answer
+        lines = random.choice(("where", "where", "content")) if alone else "where"
         yield _Option(lines, {"thing": thing, "spot": story.cast[where]})
     if spots:
         yield _Option("first", {"thing": thing, "spot": story.cast[spots[0]]})

@@ -40,7 +40,7 @@ _RECOVERIES = 10  # after this many recoveries, later faults are not reported
 class Reading:
     """The result of reading a story.
 
-    story: the plot, cast and state that the reader understood; None if it understood no line.
+    story: the plot, cast and state that the reader understood; None if the reader understood no line.
     """
 
     sentences: list[str]

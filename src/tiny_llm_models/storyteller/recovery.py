@@ -62,7 +62,8 @@ class Recovery:
                     yield replace(thread, match=after.match, faults=after.faults, cost=after.cost)
 
     def _foreign(self) -> list[Thread]:
-        """Return the readings after a line of another plot, which is added to this plot or replaces a line of it."""
+        """Return the readings after a line of another plot. This line is added to the plot, or replaces one of its
+        lines."""
         for net in self._reader.nets:
             for edge in self._possible[net]:
                 for match in self._matches(net, edge):
@@ -115,8 +116,8 @@ class Recovery:
         return matcher.matches(edge, net.plot.cast, start, budget=1, known=tuple(net.plot.cast))
 
     def _foreign_faults(self, match: Match) -> list[Fault]:
-        """Return the faults of a line of another plot: one for the line, and one for each person and thing that it adds
-        to the story."""
+        """Return the faults of a line of another plot: one for the line, and one for each person and thing that the
+        line adds to the story."""
         known = {entity[word] for entity in self._threads[0].match.cast.values() for word in ("name", "noun", "kind")}
         faults = [self._fault("contradiction", "this does not belong here")]
         for entity in match.cast.values():

@@ -31,7 +31,7 @@ class Request:
 
 
 def request(words: Lexicon, random: Random) -> Request:
-    """Draw a request in this language: for any story, a short story, a story about something, or one in another
+    """Draw a request in this language: for any story, a short story, a story about something, or a story in another
     language.
 
     A request about a person names the story's hero, or a kind of person that is the hero of no plot.

@@ -56,7 +56,8 @@ def known_words(lexicon: Lexicon) -> set[str]:
 
 
 def last_word(sentence: str) -> str:
-    """Return the last word, which may be incomplete, of a sentence without a full stop; "" if it has a full stop."""
+    """Return the last word of a sentence without a full stop. This word may be incomplete. Return "" if the sentence
+    has a full stop."""
     words = list(_RUN.finditer(sentence))
     return words[-1][0] if words and words[-1].end() == len(sentence) else ""
 

@@ -1,4 +1,5 @@
-"""Invented names and unknown things. Only documents with questions use them, to teach a model to copy any word."""
+"""Invented names and unknown things. Only documents with questions use these words, to teach a model to copy any
+word."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ _INVENTED = 0.7  # the share of names that are invented, in training
 
 
 def held_out(word: str) -> bool:
-    """Tell whether an invented name or an unknown thing is kept for tests. One in six is."""
+    """Tell whether an invented name or an unknown thing is kept for tests. One in six words is kept."""
     return zlib.crc32(word.encode()) % 6 == 0
 
 

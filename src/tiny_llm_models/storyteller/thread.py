@@ -1,4 +1,4 @@
-"""A thread: one way to read a story, and the faults that it finds."""
+"""A thread: one way to read a story, and the faults found on that way."""
 
 from __future__ import annotations
 

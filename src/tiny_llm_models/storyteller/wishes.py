@@ -11,7 +11,7 @@ from .lexicon import Lexicon
 
 __all__ = ["HERO", "Wish", "about_hero", "fitting"]
 
-HERO = "hero"  # the role that requests are about; every plot has it
+HERO = "hero"  # the role that requests are about; every plot has this role
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Wish:
     """A wish for a story. A detail that does not matter is "".
 
     plot: the plot's name.
-    name, kind, look: those of the hero or, if no plot has such a hero, of another person.
+    name, kind, look: words for the hero or, if no plot has such a hero, for another person.
     thing, thing_look, place: a thing with its look, and a place, that occur in the story.
     short: leave out optional lines, and take the shortest of a few tellings.
     """
@@ -37,7 +37,7 @@ class Wish:
 def about_hero(lexicon: Lexicon, wish: Wish) -> bool:
     """Tell whether some plot can have the wish's person as its hero.
 
-    If none can, the person may have any role in the story, such as the owl in "a story about an owl".
+    If no plot can, the person may have any role in the story, such as the owl in "a story about an owl".
     """
     person = _person(wish)
     return any(lexicon.complete(plot.cast[HERO], person) is not None for plot in _plots(lexicon, wish))
@@ -62,7 +62,8 @@ def _plots(lexicon: Lexicon, wish: Wish) -> list[Plot]:
 
 
 def _wished(lexicon: Lexicon, plot: Plot, wish: Wish, hero_only: bool) -> dict[str, dict[str, str]] | None:
-    """Return the words that roles of this plot must have; None if some of the wish's words fit no role."""
+    """Return the words that roles of this plot must have, keyed by role. Return None if some of the wish's words fit no
+    role."""
     roles: dict[str, list[str]] = {"person": [], "thing": [], "spot": [], "place": []}
     for role, group in plot.cast.items():
         roles[lexicon.sort(group)].append(role)

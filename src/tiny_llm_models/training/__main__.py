@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="Make the bundled models: their tokenizer, training text, weights, sampling settings and figures. "
-    "Each command runs the steps before it if necessary, and continues where it was stopped.",
+    "Each command runs the earlier steps if necessary, and continues where it was stopped.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -40,14 +40,16 @@ console = Console(stderr=True)
 
 Work = Annotated[Path, typer.Option(help="The folder for the training text and unfinished models.")]
 Out = Annotated[Path, typer.Option(help="The folder for the finished checkpoints.")]
-Share = Annotated[float, typer.Option(min=0, max=1, help="The share of the training text to use; less for a trial.")]
+Share = Annotated[
+    float, typer.Option(min=0, max=1, help="The share of the training text to use. For a trial, use less.")
+]
 Smoke = Annotated[bool, typer.Option("--smoke", help="Run on a tiny scale, in a minute, and write only into WORK.")]
 Name = Annotated[str, typer.Argument(metavar="|".join(BUNDLED))]
 WORK = Path("build/models")
 OUT = Path(__file__).parents[1]
 TOKENIZER_DOCUMENTS, SMOKE_TOKENIZER_DOCUMENTS = 6000, 240
 OWN_STORIES_STAGES = 2  # the stages after a model has told its own stories
-SMOKE_TEXT_TOKENS = 24  # that a model adds to a text, at most
+SMOKE_TEXT_TOKENS = 24  # the most tokens that a model adds to a text
 
 
 @app.command()
@@ -153,7 +155,7 @@ def evaluate(name: Name, work: Work = WORK, out: Out = OUT, share: Share = 1, sm
 
 @app.command()
 def card(name: Name, work: Work = WORK, out: Out = OUT, share: Share = 1, smoke: Smoke = False) -> None:
-    """Write one model's card, in both languages, from its figures."""
+    """Write one model's card, in both languages, from the model's figures."""
     from .card import write_card  # needs matplotlib
 
     folder = _out(out, work, smoke) / name
@@ -239,7 +241,7 @@ def _stages(share: float, smoke: bool) -> tuple[Stage, ...]:
 
 
 def _texts(count: int, advance: Callable[[int], Any]) -> Iterator[str]:
-    """Yield documents without unknown words and special tokens, from which the tokenizer must not learn."""
+    """Yield documents without unknown words or special tokens, because the tokenizer must not learn from these."""
     for index in range(count):
         yield re.sub(r"<\|\w+\|>", "\n", document("train", index, Mix(strange=0, stopped=0)).text)
         advance(1)

@@ -11,7 +11,7 @@ from .sampling import GREEDY, Sampler
 
 __all__ = ["answers", "share", "written"]
 
-_ANSWER = 48  # the most tokens
+_ANSWER = 48  # the most tokens of an answer
 
 
 def answers(sampler: Sampler, made: Sequence[Exam]) -> dict[str, Any]:

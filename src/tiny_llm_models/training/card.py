@@ -1,4 +1,4 @@
-"""The model card, in both languages: what a checkpoint is, how it was made, and the measured figures."""
+"""The model card, in both languages: a description of a checkpoint and its training, and the measured figures."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _seconds(steps: Sequence[dict[str, float]]) -> float:
 
 
 def _time(seconds: float, language: int) -> str:
-    """Return a time in hours, or in minutes or seconds if it is short."""
+    """Return a time in hours, or in minutes or seconds if the time is short."""
     value, unit = seconds / 3600, ("hours", "時間")
     for units in (("minutes", "分"), ("seconds", "秒")):
         if value < 1.5:
@@ -182,7 +182,7 @@ def _count(tokens: float, language: int) -> str:
     """Return a number of tokens, rounded to millions."""
     if language == 0:
         return f"{tokens / 1e6:,.0f} million"
-    units = round(tokens / 1e6) * 100  # of 10,000, as Japanese counts
+    units = round(tokens / 1e6) * 100  # units of 10,000, as Japanese counts
     large, small = divmod(units, 10_000)
     return f"{large} 億 {small:,} 万" if large else f"{small:,} 万"
 
@@ -216,7 +216,7 @@ def _case(case: str, language: int) -> str:
 
 
 def _table(columns: dict[str, dict[str, Any]], labels: _Labels, language: int) -> str:
-    """Return a Markdown table. columns: each column's heading, and its values, keyed as labels are."""
+    """Return a Markdown table. columns: heading -> values, which have the same keys as `labels`."""
     rows = [
         ["", *columns],
         ["---", *["---:"] * len(columns)],
@@ -226,7 +226,7 @@ def _table(columns: dict[str, dict[str, Any]], labels: _Labels, language: int) -
 
 
 def _number(value: float | str) -> str:
-    """Return a number as text. A float is a share, and is written in per cent."""
+    """Return a number as text. A float is a share, and is written as a percentage."""
     return f"{100 * value:.1f} %" if isinstance(value, float) else str(value)
 
 

@@ -169,7 +169,7 @@ class Corpus:
 def chunks(paths: Sequence[Path], more: Sequence[Path] = ()) -> list[list[Path]]:
     """Divide a stage's shards into the chunks that training reads one after the other.
 
-    more: other shards, of which each chunk gets its share.
+    more: other shards, which are spread evenly over the chunks.
     """
     found = [[*paths[start : start + _CHUNK]] for start in range(0, len(paths), _CHUNK)]
     for i, path in enumerate(more):

@@ -52,7 +52,7 @@ def openings(words: Lexicon, count: int, split: str = "test") -> list[str]:
 
 
 def free_prompts(words: Lexicon, count: int, split: str = "test") -> list[str]:
-    """Return beginnings of free stories. Half of them are the usual first words of a tale, the others are
+    """Return beginnings of free stories. Half of the beginnings are the usual first words of a tale; the other half are
     `openings`."""
     return [TALE[words.language]] * (count - count // 2) + openings(words, count // 2, split)
 
@@ -100,8 +100,8 @@ def requests(sampler: Sampler, words: Lexicon, count: int, settings: Settings, s
 
 
 def distinct(tokens: Sequence[Sequence[int]]) -> float:
-    """Return how much stories differ, from 0 to 1: the mean over all pairs of stories of the share of the first story's
-    distinct bigrams that the second story lacks. tokens: the token ids of each story.
+    """Return how much stories differ, from 0 to 1. A pair of stories differs by the share of the first story's distinct
+    bigrams that the second story lacks; the result is the mean over all pairs. tokens: the token ids of each story.
     """
     bigrams = [set(pairwise(each)) for each in tokens]
     pairs = [(one, other) for one in bigrams for other in bigrams if one is not other and one]

@@ -17,7 +17,7 @@ import torch
 __all__ = ["write_induction_heads"]
 
 _EMBEDDING_STD = 0.06
-_CONSTANT = 4 * _EMBEDDING_STD  # channel 0 of every embedding, from which alone the first head makes queries and keys
+_CONSTANT = 4 * _EMBEDDING_STD  # the value of channel 0, from which alone the first head makes queries and keys
 _ENERGY = (0.3, 0.25, 0.2, 0.15, 0.1)  # the first head's energy in the pairs of dimensions that RoPE rotates fastest
 _SHARPNESS = 18.0  # the attention score of a perfect match
 _UNNORMED = 3.0  # a factor for queries and keys that gives about the same score in a model without QK-Norm
@@ -34,7 +34,7 @@ def write_induction_heads(model: Any, context: int) -> None:
         ValueError: the model has too few layers or channels.
     """
     embeddings, layers = model.model.embed_tokens.weight, model.model.layers
-    turns = model.model.rotary_emb.inv_freq  # radians per position of each pair of a head's dimensions
+    turns = model.model.rotary_emb.inv_freq  # for each pair of a head's dimensions, radians per position
     channels, head_dim = embeddings.shape[1], 2 * len(turns)
     if channels < 2 * head_dim or len(layers) < 2:
         raise ValueError(f"expected two layers of at least {2 * head_dim} channels, got {len(layers)} of {channels}")
@@ -50,7 +50,7 @@ def write_induction_heads(model: Any, context: int) -> None:
     directions[:, 0] = 0
     here, before, copied = directions[:head_dim], directions[head_dim : 2 * head_dim], directions[-head_dim:]
     unit = _EMBEDDING_STD * (channels / head_dim) ** 0.5  # makes a head's output as long as an embedding
-    # The first head attends to the previous token, and copies its part in the directions `here` into `before`.
+    # The first head attends to the previous token, and copies that token's part in the directions `here` into `before`.
     constant = torch.eye(channels)[:1]
     query, key = _one_back(turns)
     _write_head(layers[0].self_attn, query @ constant, key @ constant, here, _MOVED * unit * before.T)

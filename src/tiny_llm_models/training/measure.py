@@ -42,7 +42,7 @@ class Effort:
     special: int = 200  # per length: questions of the kind "content", and as many of the kind "unsaid"
     texts: int = 200  # held-out stories for perplexity and agreement
     samples: int = 20  # stories that the card shows
-    tokens: int = LIMIT  # that the model adds to a text, at most
+    tokens: int = LIMIT  # the most tokens that the model adds to a text
 
 
 def measure(
@@ -52,7 +52,7 @@ def measure(
 
     draft_of: if this is a draft model, the larger model's checkpoint, with which the agreement is measured.
     training: the shards of the training text, which are searched for copies.
-    report: is called with the name of each step when it begins.
+    report: a function that is called with the name of each step when the step begins.
     """
     sampler, in_4_bit = Sampler(folder, most=effort.tokens), Sampler(folder, 4, effort.tokens)
     settings = settings_of(folder)

@@ -18,7 +18,8 @@ class Muon(torch.optim.Optimizer):
     """An optimiser for the matrices inside the layers. Train embeddings, output heads and vectors with AdamW.
 
     torch.optim.Muon multiplies in bfloat16, which is slow on most CPUs, so this class computes in the weights' float32.
-    The updates are as large as AdamW's (Liu et al. 2025, arXiv:2502.16982), so both can share a learning rate.
+    The updates are as large as AdamW's (Liu et al. 2025, arXiv:2502.16982), so both optimisers can share a learning
+    rate.
     """
 
     def __init__(self, matrices: Iterable[torch.nn.Parameter], lr: float, momentum: float = 0.95, decay: float = 0.1):
@@ -49,7 +50,7 @@ def _of_one_shape(matrices: Iterable[torch.nn.Parameter]) -> Iterable[list[torch
 
 
 def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
-    """Return matrices close to the nearest matrices with orthonormal rows or columns, by a Newton-Schulz iteration.
+    """Approximate the nearest matrices with orthonormal rows or columns, with a Newton-Schulz iteration.
 
     Shapes:
         matrices: ... x M x K. Returns: ... x M x K.

@@ -27,7 +27,8 @@ BEFORE = ("not recorded, before `{}`, which added the weights", "記録なし（
 
 
 def note_origin(folder: Path, script: str, seed: int, commit: str) -> None:
-    """Write origin.toml when a training begins. When a training continues after an interruption, add its commit."""
+    """Write origin.toml when a training begins. When a training continues after an interruption, add the present
+    commit."""
     known = read_origin(folder) if (folder / FILE).exists() else {"script": script, "commits": []}
     commits = list(dict.fromkeys([*known["commits"], commit]))
     folder.mkdir(parents=True, exist_ok=True)
@@ -36,7 +37,7 @@ def note_origin(folder: Path, script: str, seed: int, commit: str) -> None:
 
 
 def read_origin(folder: Path) -> dict[str, Any]:
-    """Read what `note_origin` wrote."""
+    """Read the file that `note_origin` wrote."""
     return tomllib.loads((folder / FILE).read_text(encoding="utf-8"))
 
 
@@ -46,8 +47,8 @@ def script_of(arguments: Sequence[str]) -> str:
 
 
 def commit_of(folder: Path) -> str:
-    """Return the commit of the clone that contains a folder, and whether its code was changed; UNKNOWN without a
-    clone."""
+    """Return the commit of the clone that contains a folder, and whether its code was changed. Return UNKNOWN if there
+    is no clone."""
     if shutil.which("git") is None:
         return UNKNOWN
     commit = _git(folder, "rev-parse", "--short=12", "HEAD")

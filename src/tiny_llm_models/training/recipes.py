@@ -24,7 +24,7 @@ class Stage:
     respelled: float  # of the documents with questions, the share whose names and things are spelled at random
     context: int  # the most tokens of a document that are used
     batch_tokens: int
-    rate: float  # the highest learning rate, relative to the recipe's
+    rate: float  # the highest learning rate, relative to the recipe's learning rate
     named: int = 6  # the weight of words for persons and things, in stories that the model learns to tell
 
 
@@ -42,11 +42,11 @@ class Recipe:
     learning_rate: float
     every: int = 1  # the model is trained on one in this many documents
     teacher: str = ""  # the model whose predictions this model learns along with the text
-    own_stories: int = 0  # sampled per language before the third stage, which also has those that the checker accepts
+    own_stories: int = 0  # stories sampled per language; the third stage also has those that the checker accepts
     seed: int = 0
 
     def config(self) -> dict[str, Any]:
-        """Return the sizes under the names that config.json has in Hugging Face format."""
+        """Return the sizes, keyed by their names in Hugging Face's config.json."""
         sizes = {
             "vocab_size": VOCAB_SIZE,
             "hidden_size": self.hidden_size,
@@ -75,9 +75,9 @@ RECIPES = {
 }
 
 # The model learns two things at the same time. From stories and from requests for stories, which are always spelled
-# correctly, the model learns to tell stories. From answers about stories that have no weight in the loss (told=0), it
-# learns to copy and to keep track. Those stories may have invented names and unknown things, because the model never
-# learns to write them.
+# correctly, the model learns to tell stories. From answers about stories that have no weight in the loss (told=0), the
+# model learns to copy and to keep track. Those stories may have invented names and unknown things, because the model
+# never learns to write such stories.
 # The first stage has single stories. In the second stage, up to six stories fill the context of many documents, and
 # all of a document's questions share the work on its stories. The third stage has the largest share of requests. In
 # these three stages, words for persons and things weigh more than other words. So the model learns the difficult words

@@ -17,7 +17,7 @@ from ..hf_format import END, TURN_END
 
 __all__ = ["GREEDY", "LIMIT", "Sampler", "Settings", "load_model"]
 
-LIMIT = 400  # tokens that a model adds to a text, at most
+LIMIT = 400  # the most tokens that a model adds to a text
 _BATCH_TOKENS = {"cpu": 24_000, "cuda": 400_000}  # the most tokens in a batch's prompts and continuations
 _COMPACT = 0.8  # finished texts are removed from the batch when less than this share of its texts is unfinished
 
@@ -42,7 +42,7 @@ GREEDY = Settings(0)
 def load_model(folder: Path, bits: int | None = None, group_size: int = 64) -> Any:
     """Load a model in float32.
 
-    bits: if given, MLX's affine quantisation with this many bits rounds the matrices, in groups of group_size.
+    bits: if given, MLX's affine quantisation with this many bits rounds the matrices, in groups of group_size weights.
     """
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     matrices = [weight for weight in model.parameters() if weight.dim() == 2]
@@ -57,7 +57,7 @@ def load_model(folder: Path, bits: int | None = None, group_size: int = 64) -> A
 class Sampler:
     """A model that continues texts.
 
-    folder: the checkpoint. bits: as in `load_model`. most: no text grows by more tokens than this.
+    folder: the checkpoint. bits: as in `load_model`. most: the most tokens that are added to a text.
     """
 
     def __init__(self, folder: Path, bits: int | None = None, most: int = LIMIT):

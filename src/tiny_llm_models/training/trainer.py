@@ -29,7 +29,7 @@ __all__ = ["Figures", "Part", "Trainer", "joined_logs"]
 # second, and the machine.
 Figures: TypeAlias = dict[str, Any]
 
-_TOLD = 2  # the greatest weight of a story's tokens, except those of words for its persons and things
+_TOLD = 2  # the greatest weight of a story's tokens, except the tokens of words for persons and things
 _SAVE_SECONDS = 120
 _LOG_STEPS = 20
 _WORTH_COMPILING = 5000  # documents; compiling takes half a minute, so shorter trainings are faster without it
@@ -44,7 +44,7 @@ class Part:
 
     @property
     def documents(self) -> int:
-        """The number of documents, repetitions included."""
+        """Return the number of documents, repetitions included."""
         return round(self.stage.documents * self.stage.passes)
 
 
@@ -136,7 +136,7 @@ class Trainer:
             before += part.documents
 
     def _train(self, batch: Batch, learning_rate: float) -> torch.Tensor:
-        """Train one step. Return two mean losses: that of the tokens of stories, and that of the tokens of answers.
+        """Train one step. Return two mean losses: one over the tokens of stories, and one over the tokens of answers.
 
         A mean over no tokens is NaN. The losses stay on the device, because reading a number from a GPU at each step
         would make the GPU wait for the CPU.
@@ -173,7 +173,7 @@ class Trainer:
         """Return the hidden states from which the next tokens are predicted, as (B × (L - 1)) x E.
 
         Without a mask, attention is causal, and padding at the end does no harm. Transformers would make a mask here,
-        with which PyTorch cannot use its fastest attention.
+        and with a mask, PyTorch cannot use its fastest attention.
         """
         output = body(ids, attention_mask={"full_attention": None}, use_cache=False)
         hidden: torch.Tensor = output.last_hidden_state[:, :-1].flatten(0, 1)
@@ -263,7 +263,8 @@ def _loaded(folder: Path) -> Any:
 
 
 def _with_fused_norms(model: Any) -> Any:
-    """Let PyTorch's fused kernel compute each RMSNorm, since those of Transformers are half of the work on a GPU."""
+    """Let PyTorch's fused kernel compute each RMSNorm, since the RMSNorms of Transformers take half of the time on a
+    GPU."""
     for norm in model.modules():
         if type(norm).__name__.endswith("RMSNorm"):
             norm.forward = partial(_fused_norm, norm)

@@ -75,7 +75,7 @@ def told_with_gaps(words: Lexicon, seed: int) -> tuple[str, str]:
 
 
 def _contexts_elsewhere(japanese: Lexicon, words: Iterable[str]) -> dict[str, set[tuple[str, str]]]:
-    """Return for each short word the letters before and after it where it is part of another word in hiragana.
+    """Return the letters around each short word where the word is part of another word in hiragana, keyed by word.
 
     The letter before is "" if the letter after never follows a kind or noun, because then the letter after decides
     alone. Pairs of letters that also surround kinds and nouns are left out, because there the word has to be found.
