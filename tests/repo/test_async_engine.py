@@ -1,4 +1,4 @@
-"""The engine's thread: what comes out of it, who leaves, what fails, and how it ends."""
+"""The engine's thread: its updates, clients that leave, failures, and how the thread ends."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def alone(count: int = 12) -> list[int]:
 
 
 def served(test: Callable[[AsyncEngine], Awaitable[None]], **options: Any) -> None:
-    """Run a test with an engine that is started before and stopped after."""
+    """Run a test with an engine that starts before the test and stops after it."""
 
     async def whole() -> None:
         engine = AsyncEngine(options.pop("make_engine", make_engine), **options)
@@ -67,7 +67,7 @@ async def collected(engine: AsyncEngine, request: Callable[[], Request]) -> list
 
 
 async def is_empty(engine: AsyncEngine) -> bool:
-    """Whether nobody is served, and nothing is held."""
+    """Tell whether no request is being served, and no page is held."""
 
     def look(engine: Engine) -> bool:
         pool = engine.scheduler.cache.pool  # type: ignore[attr-defined]
@@ -133,7 +133,7 @@ def test_refused() -> None:
 
 
 def test_a_step_that_fails() -> None:
-    """Ends all that are served, and no others."""
+    """A step that fails ends all requests that are being served, and no others."""
     moody = Moody(small_model())
 
     async def test(engine: AsyncEngine) -> None:
@@ -151,7 +151,7 @@ def test_a_step_that_fails() -> None:
 
 
 def test_how_requests_of_a_failed_step_are_counted() -> None:
-    """As errors. Whoever is aborted is counted as that, and whoever ends by itself, too."""
+    """They count as errors. An aborted request still counts as aborted, and a finished one as finished."""
     moody, metrics = Moody(small_model()), Metrics()
 
     def arrived(id: str, count: int) -> Callable[[], Request]:
@@ -194,7 +194,7 @@ def test_the_end() -> None:
 
 
 def test_the_end_of_those_who_take_too_long() -> None:
-    """The time is over while the model computes."""
+    """The time limit is reached while the model computes."""
 
     async def test() -> None:
         class Slow(Moody):
@@ -220,7 +220,7 @@ def test_the_end_of_those_who_take_too_long() -> None:
 
 
 def test_a_start_that_is_cancelled() -> None:
-    """As by Ctrl-C while a model is loaded: the thread has ended, or Python would abort the process."""
+    """A Ctrl-C while a model is loaded cancels the start. The thread must have ended, or Python aborts the process."""
 
     async def test() -> None:
         def make() -> Engine:
@@ -248,7 +248,7 @@ def test_a_start_that_is_cancelled() -> None:
 def test_an_engine_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread has ended when `start` raises: Python aborts a process that exits while the thread is still ending.
 
-    Here the thread ends only after somebody has begun to join it, so the test cannot pass by chance.
+    Here the thread ends only after another thread has begun to join it, so the test cannot pass by chance.
     """
 
     def fail() -> Engine:
@@ -278,7 +278,7 @@ def test_an_engine_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_jobs_and_rest() -> None:
-    """Jobs find what they are asked for, or raise it; who waits takes no time of the processor."""
+    """Jobs return a result or raise an error, and a coroutine that waits for a job uses no processor time."""
 
     async def test(engine: AsyncEngine) -> None:
         assert await engine.call(lambda engine: engine.max_length) > 0
@@ -335,7 +335,7 @@ HANGS = {  # a mistake, the scene that it does not end, its arguments, and the m
 @pytest.mark.parametrize("name", HANGS)
 @given_up
 def test_a_hang_says_who_waits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And is found out without a clock: nobody has this patience."""
+    """The hang is found without a clock: no test waits for a patience of 1000 seconds."""
     monkeypatch.setattr(scenes, "PATIENCE", 1000.0)
     monkeypatch.setattr(scenes, "_hung", [])
     scene, arguments, message = HANGS[name]

@@ -1,4 +1,4 @@
-"""Backups: whatever happens while files are written, all of them are changed or none is."""
+"""Backups: whatever happens while files are written, either all of them are changed or none is."""
 
 import errno
 import shutil
@@ -22,7 +22,7 @@ def tree(root):
 
 @pytest.fixture
 def course(tmp_path):
-    """A folder with files, and backups beside it."""
+    """Return a folder with files, which has backups next to it."""
     root = tmp_path / "course"
     root.mkdir()
     for name in ("one", "two", "three"):
@@ -31,7 +31,7 @@ def course(tmp_path):
 
 
 def outcome(act):
-    """The key of the CommandError that this ends in, or None."""
+    """Return the key of the CommandError that a call raises, or None if it raises none."""
     try:
         act()
     except CommandError as error:
@@ -45,7 +45,7 @@ def changes(root):
 
 @pytest.mark.parametrize("name", ["write_like", "replace"])
 def test_every_moment_at_which_the_system_may_refuse(course, monkeypatch, tmp_path, name):
-    """All is changed, or nothing: at each call that writes or replaces a file, and in `undo`."""
+    """All files are changed, or none: at each call that writes or replaces a file, and in `undo`."""
     root, backups = course
     left = 0
     modules = (files, whole_files) if name == "write_like" else (files.os,)
@@ -116,7 +116,7 @@ def test_a_change_that_cannot_be_taken_back_now_is_taken_back_by_the_next_comman
 
 
 def test_a_kill_between_two_files_that_are_brought_back(course):
-    """Those that are back have no copy any more, and stay."""
+    """The files that are back have no copy any more, and stay as they are."""
     root, backups = course
     before = tree(root)
 
@@ -152,7 +152,7 @@ def test_a_link_stays_a_link(course, tmp_path):
 
 
 def test_the_newest_change_is_the_last_one_when_the_clock_goes_back(course, monkeypatch):
-    """As it does when summer time ends."""
+    """The clock goes back when summer time ends, for example."""
     root, backups = course
     hours = iter([3, 2, 2])
 
@@ -227,7 +227,7 @@ print(moments, taken_back)
 
 
 def test_every_moment_at_which_a_command_may_be_killed(course):
-    """All is changed, or nothing, once `take_back_interrupted` was called."""
+    """After `take_back_interrupted`, all files are changed, or none."""
     root, _ = course
     run = subprocess.run([sys.executable, "-c", KILLED, root], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr

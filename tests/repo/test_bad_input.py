@@ -1,4 +1,4 @@
-"""Wrong arguments at the reference's public edges: a ValueError that says what was expected and what came."""
+"""Wrong arguments of the reference's public functions: a ValueError says what was expected, and what was given."""
 
 import os
 import re
@@ -248,7 +248,7 @@ def test_says_what_was_expected_and_got(call, message):
 
 
 def test_the_roofline_has_no_fallback():
-    """Its numbers are those of kernels, or there are none."""
+    """Its figures come from kernels; without kernels, there are no figures."""
     code = "from tiny_llm_native import roofline; roofline.measure()"
     environment = os.environ | {"TINY_LLM_KERNELS": "off"}
     run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""The project's address, one value: badges and notebooks have it, and there are none while it is empty."""
+"""The project's address is one value, which badges and notebooks use. While it is empty, there are no badges."""
 
 from __future__ import annotations
 

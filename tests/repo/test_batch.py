@@ -1,4 +1,4 @@
-"""`tiny-llm batch`: each request gets what it would get alone, and what is said of all."""
+"""`tiny-llm batch`: each request gets the result that it gets alone, and the command's summary counts all requests."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_each_request_gets_what_it_would_get_alone(cache: str, checkpoint: Path,
 @pytest.mark.parametrize("cache", ["slots", "prefix"])
 @pytest.mark.parametrize("draft", ["ngram", "the same model"])
 def test_guesses_change_no_text(draft: str, cache: str, checkpoint: Path, tmp_path: Path) -> None:
-    """Of greedy requests. The model itself is a drafter that is always right."""
+    """The requests are greedy. The model itself serves as a drafter that is always right."""
     greedy = [request for request in MIXED if "temperature" not in request]
     file = write(tmp_path / "in.jsonl", greedy)
     name = checkpoint if draft == "the same model" else draft
@@ -69,7 +69,7 @@ def test_guesses_change_no_text(draft: str, cache: str, checkpoint: Path, tmp_pa
 def test_everybody_counts_the_same_generated_tokens(
     draft: tuple[object, ...], checkpoint: Path, tmp_path: Path
 ) -> None:
-    """What `batch` says, its results, and `viz schedule`: whether a text ends by a token, a string or its length."""
+    """`batch`, its results and `viz schedule` agree, whether a text ends at a token, a string or its largest length."""
     text, (model, tokenizer) = expected_text(checkpoint, MIXED[0]), models.load(checkpoint)
     tokens = list(generate(model, tokenizer.encode(MIXED[0]["prompt"]), make_sampler(0.0), 12))
     ends = [
@@ -172,7 +172,7 @@ def test_what_the_cache_is_given(checkpoint: Path, tmp_path: Path) -> None:
 
 
 def test_the_books_pages_are_too_few(tmp_path: Path) -> None:
-    """Week 3 day 3 says so of its command: a request is preempted."""
+    """Week 3 day 3 says that its command preempts a request."""
     book = Path(__file__).parents[2] / "book/week_3"
     options = re.search(
         r"batch out/requests\.jsonl --impl mine (--cache pages --pages \d+) ", (book / "day_3.md").read_text()

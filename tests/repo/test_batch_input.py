@@ -1,4 +1,4 @@
-"""The lines that `tiny-llm batch` reads: what it refuses, and what it makes of the others."""
+"""The lines that `tiny-llm batch` reads: the lines that it refuses, and the requests that it makes of the others."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_bad_lines_are_named_before_anything_is_computed(line: str, tmp_path: Pa
 
 
 def test_what_asks_for_nothing(tmp_path: Path) -> None:
-    """As in the server: null, and empty values of names that are not known."""
+    """As in the server, null and empty values of unknown names ask for nothing."""
     line: dict[str, Any] = {"id": None, "prompt": "x", "messages": None, "seed": None, "stop": None, "tools": []}
     (found,) = read_requests(write(tmp_path / "in.jsonl", [line]))
     (plain,) = read_requests(write(tmp_path / "in.jsonl", [{"prompt": "x"}]))
@@ -90,7 +90,7 @@ def test_messages_as_the_server_takes_them(tmp_path: Path) -> None:
 
 
 def test_least_numbers(tmp_path: Path) -> None:
-    """Those that are nothing in float32 still mean the likeliest token."""
+    """Temperatures that become 0 in float32 still mean the likeliest token."""
     (found,) = read_requests(write(tmp_path / "in.jsonl", [{"prompt": "x", "temperature": 1e-40, "top_p": 5e-324}]))
     assert (found.params["temperature"], found.params["top_p"]) == (0.0, 1e-6)
 
@@ -107,7 +107,7 @@ def test_every_key_is_explained_in_both_languages(tmp_path: Path) -> None:
 
 
 def test_what_editors_leave_in_a_file(tmp_path: Path) -> None:
-    """A mark of the encoding, ends of lines of Windows, none at the end; other line separators are text."""
+    """Accept a byte-order mark, line ends of Windows, and a missing last line end. Other line separators are text."""
     file = tmp_path / "in.jsonl"
     file.write_bytes(b'\xef\xbb\xbf{"prompt": "a\xe2\x80\xa8b"}\r\n{"prompt": "c", "stop": "d"}')
     first, second = read_requests(file)

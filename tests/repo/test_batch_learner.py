@@ -1,4 +1,4 @@
-"""`tiny-llm batch` and `serve` on a learner's code: as far as it is written, and its errors."""
+"""`tiny-llm batch` and `serve` on a learner's code, at each stage of week 3, and with errors in the code."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_as_far_as_a_learner_has_come(day: int, clone: Clone, checkpoint: Path, 
 
 
 def write_days(clone: Clone, day: int) -> None:
-    """As if week 3 were done up to this day."""
+    """Solve week 3 up to this day."""
     solved = [str(task.id) for task in tasks() if (task.id.week, task.id.day) <= (3, day)]
     for name in (path.relative_to(clone.root / "src/tiny_llm").as_posix() for path in clone.file(".").rglob("*.py")):
         if not name.startswith("kernels"):
@@ -61,7 +61,8 @@ def test_a_cache_that_is_asked_for_and_not_written(clone: Clone, tmp_path: Path)
 
 @pytest.mark.parametrize(("command", "days"), [("batch", {1}), ("serve", {1, 7})])
 def test_what_requests_need_is_counted(command: str, days: set[int], clone: Clone, tmp_path: Path) -> None:
-    """On stubs: week 1 without its loop, which is for one text, and of week 3 the days that are used."""
+    """The commands need, on stubs, week 1 without its loop, which is for one text, and the days of week 3 that they
+    use."""
     for file in clone.file(".").rglob("*.py"):
         name = file.relative_to(clone.file(".")).as_posix()
         file.write_text(clone.solved(name, "w1d4.1", "w3d1.3"))
@@ -75,7 +76,8 @@ def test_what_requests_need_is_counted(command: str, days: set[int], clone: Clon
 
 
 def test_a_learners_error_is_shown_and_becomes_no_result(clone: Clone, checkpoint: Path, tmp_path: Path) -> None:
-    """It is in the code of each request: a file full of errors would help nobody, and be skipped the next time."""
+    """The code of every request raises it, and a file full of errors would help nobody, and be skipped the next
+    time."""
     write_days(clone, 1)
     file, code = write(tmp_path / "in.jsonl", MIXED[:1]), clone.file("serving/request.py")
     code.write_text(code.read_text().replace("self.output.append(token)", "self.output.append(token + [])"))

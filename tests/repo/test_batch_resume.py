@@ -1,4 +1,4 @@
-"""`tiny-llm batch` that goes on: nothing is lost or repeated, however the run before it ended."""
+"""`tiny-llm batch` goes on after an interruption: nothing is lost or repeated, however the last run ended."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ main()
 
 
 def start(*arguments: object) -> Any:
-    """A process that runs the command and prints nowhere."""
+    """Start a process that runs the command and drops its output."""
     with open(os.devnull, "r+") as nothing:
         return start_python([*COMMAND, *map(str, arguments)], Path.cwd(), ENVIRONMENT, [nothing.fileno()] * 3)
 
@@ -112,12 +112,12 @@ def test_only_one_writes(tmp_path: Path) -> None:
 
 
 def has_grown(file: Path, size: int) -> bool:
-    """Whether a file has so many bytes at least."""
+    """Tell whether a file has at least `size` bytes."""
     return file.exists() and file.stat().st_size >= size
 
 
 def test_killed_at_any_moment(checkpoint: Path, tmp_path: Path) -> None:
-    """kill -9, several times: each line that was whole stays as it is, and in the end there is one for each request."""
+    """After several kill -9, each whole line is still there, and in the end there is one line for each request."""
     file, ids = long_batch(tmp_path)
     out, chance = tmp_path / "in.out.jsonl", random.Random(3)
     options = [file, "--model", checkpoint, "--max-running", 4, "--dtype", "float32"]
@@ -160,7 +160,7 @@ def test_ctrl_c_says_how_to_go_on(checkpoint: Path, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_while_a_result_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is written, counts, and stays, and then the command ends."""
+    """The result is written, counted and kept, and then the command ends."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: signal.raise_signal(signal.SIGINT))
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

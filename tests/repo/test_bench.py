@@ -1,4 +1,4 @@
-"""`tiny-llm bench`, run as a learner runs it, and as small as it can be."""
+"""`tiny-llm bench`, run as a learner runs it, with the smallest possible work."""
 
 import json
 import re
@@ -36,7 +36,7 @@ device = pytest.fixture(lambda: None)  # kernels choose their own
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
-    """With the MLX extension, and softmax written."""
+    """Return a clone with the MLX extension, in which softmax is written."""
     clone = Clone.create(tmp_path_factory.mktemp("clone"))
     clone.file("kernels/softmax.cpp").write_text(clone.solved("kernels/softmax.cpp", "w2d2.2", "w2d2.3"))
     return clone
@@ -75,7 +75,7 @@ def test_learner(clone):
 
 
 def test_progress_is_shown_on_stderr(clone):
-    """Without the model, which takes longer than all kernels."""
+    """The run leaves out the model, which takes longer than all kernels together."""
     terminal = clone.terminal("bench", "--smoke", "--no-model", "--lang", "ja", TINY_LLM_KERNELS="")
     assert terminal.wait_for(Messages("ja")("bench_status", what="softmax w2d2.2", number=1, count=8))
     assert terminal.exit_code() == 0
@@ -85,7 +85,7 @@ def test_progress_is_shown_on_stderr(clone):
 
 @pytest.fixture
 def given_limits(monkeypatch):
-    """The limits are given, so that no test waits until they are measured."""
+    """Use known limits, so that no test waits for their measurement."""
     rates = {"bandwidth": 1e18, "float32": 1e18, "bfloat16": 0.0, "threads": 2}
     speeds = type("Speeds", (), {"threads": 2, "_asdict": lambda self: rates})
     monkeypatch.setattr(measuring, "measure_speeds", lambda progress: speeds())
@@ -93,7 +93,7 @@ def given_limits(monkeypatch):
 
 @pytest.fixture
 def stopped(monkeypatch, tmp_path, given_limits):
-    """What a run prints and saves whose fifth figure is not there yet when Ctrl-C is pressed."""
+    """Return the output and the saved results of a run that Ctrl-C stops before its fifth figure."""
     figures = count()
 
     def seconds_of(work, is_small):
@@ -157,7 +157,7 @@ PRODUCT = Case("quantized_matmul", "1 x 1", [DENSE], operations=100)
 
 
 def limits_of(*rates):
-    """Limits that are measured as these rates of arithmetic, one after the other; no other program runs."""
+    """Return limits whose measurement gives these rates of arithmetic, one after the other. No other program runs."""
     found = iter(rates)
     silent = Quiet(2, lambda *said: None, read=counters_of(repeat(0)).__next__)
     return MachineLimits(lambda: {"bandwidth": 1.0, "float32": next(found), "bfloat16": 0.0}, silent)
@@ -193,7 +193,7 @@ def test_limits_that_fall_are_in_doubt():
 
 
 def test_shares_are_measured_near_their_limit(monkeypatch, given_limits):
-    """The limits are measured again before each kernel that runs against one."""
+    """`bench` measures the limits again before each kernel that it compares with a limit."""
     order = []
     speeds = measuring.measure_speeds
     monkeypatch.setattr(measuring, "measure_speeds", lambda *arguments: order.append("limits") or speeds(*arguments))
@@ -209,7 +209,7 @@ def test_shares_are_measured_near_their_limit(monkeypatch, given_limits):
 
 
 def test_shares_of_a_model(monkeypatch):
-    """Of 4-bit weights that are read for one token, and of a prompt, for which bytes do not count."""
+    """Shares of 4-bit weights, which are read for one token, and of a prompt, for which bytes do not count."""
     limits = limits_of(1e12)
     limits.measure()
     limits.best["bandwidth"] = 20e9
@@ -235,7 +235,7 @@ def unwritten(*arguments, **named):
 
 @pytest.fixture
 def busy(monkeypatch, given_limits):
-    """Another program uses one and a half processors of two, all the time."""
+    """Simulate another program that uses one and a half of two processors all the time."""
     monkeypatch.setattr(quiet, "processors", lambda: 2)
     monkeypatch.setattr(run, "number_of_threads", lambda: 2)
     monkeypatch.setattr(quiet, "counters", counters_of(repeat(1.5)).__next__)
@@ -315,7 +315,7 @@ def test_bad_options(clone):
 
 
 def test_shortest():
-    """It is asked several times, once if that is all that there is time for, and the shortest run counts."""
+    """A run is repeated, except if there is time for only one, and the shortest run counts."""
     runs = []
     assert 0 < shortest(lambda: runs.append(1), 1e-9) < 1
     assert len(runs) == 1
@@ -324,7 +324,7 @@ def test_shortest():
 
 
 def test_kernels_in_metal_without_a_gpu(monkeypatch, tmp_path):
-    """They run, nothing is measured, and both are said."""
+    """The kernels run, but nothing is measured, and `bench` says both."""
     monkeypatch.setenv("TINY_LLM_KERNELS", "")
     save = tmp_path / "found.json"
     run = CliRunner().invoke(app, ["bench", "--impl", "ref", "--device", "gpu", "--save", str(save)])
@@ -346,7 +346,8 @@ def test_kernels_in_metal_that_are_not_written(clone):
 
 
 def test_what_a_gpu_would_show(monkeypatch):
-    """On the processor, which is told to be a GPU: fallbacks, MLX's own, metal_host, models and mlx-lm are measured."""
+    """The processor pretends to be a GPU: fallbacks, MLX's own operations, metal_host, models and mlx-lm are
+    measured."""
     monkeypatch.setenv("TINY_LLM_KERNELS", "")
     monkeypatch.setattr(mx, "is_available", lambda device: True)
     monkeypatch.setattr(mx, "set_default_device", lambda device: None)

@@ -1,4 +1,4 @@
-"""The scripts of benches/ run, as small as they can be, and what they wrote is whole."""
+"""The scripts of benches/ run, with the smallest possible work, and write whole files."""
 
 import json
 import os

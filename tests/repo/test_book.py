@@ -1,4 +1,4 @@
-"""The book's directives, formulas, search and language switch on a small book, and the checks, which have to fail."""
+"""The book's directives, formulas, search and language switch on a small book, and checks that must fail."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ device = pytest.fixture(lambda: None)  # nothing here computes on one
 
 
 def build(builder: str, source: Path, out: Path, *options: str) -> str:
-    """Build a book. Returns the warnings, which have to fail the build, as in scripts/book.py."""
+    """Build a book. Return the warnings, each of which makes the build fail, as in scripts/book.py."""
     warnings = out.with_suffix(".log")
     arguments = ["--fail-on-warning", "--keep-going", "-q", "--no-color", "-b", builder, "-w", str(warnings), *options]
     failed = build_main([*arguments, str(source), str(out)])
@@ -103,7 +103,7 @@ def build(builder: str, source: Path, out: Path, *options: str) -> str:
 
 
 def build_pages(source: Path, folder: Path) -> None:
-    """Build a book in both languages, without a warning."""
+    """Build a book in both languages. Fail at a warning."""
     for language in LANGUAGES:
         assert build("html", source, folder / language, "-D", f"language={language}") == ""
 
@@ -116,7 +116,7 @@ def write(folder: Path, files: dict[str, str]) -> Path:
 
 
 def small_book(folder: Path, files: dict[str, str]) -> Path:
-    """A book with the real one's conf.py."""
+    """Write a small book with the real book's conf.py."""
     folder.mkdir()
     for name in ("conf.py", "_static", "_templates", "extension"):
         (folder / name).symlink_to(ROOT / "book" / name)
@@ -144,12 +144,12 @@ def page(built: Path, language: str) -> str:
 
 
 def said(page: str) -> str:
-    """What a reader sees, with straight quotation marks."""
+    """Return the text that a reader sees, with straight quotation marks."""
     return html.unescape(re.sub(r"<[^>]*>", "", page)).translate(str.maketrans("‘’“”", "''\"\""))
 
 
 def folded(page: str) -> list[str]:
-    """What a reader sees after a click, block by block."""
+    """Return the texts that a reader sees after a click, one per block."""
     return [said(block) for block in re.findall("<details.*?</details>", page, re.DOTALL)]
 
 
@@ -377,7 +377,7 @@ def test_no_book_or_no_browser(
 
 
 def look_same(one: Path, other: Path) -> bool:
-    """Whether two SVG files differ in the last digits at most, and in the names that are made from these."""
+    """Tell whether two SVG files are equal except for the last digits, and for the names that are made from these."""
     (texts, numbers), (other_texts, other_numbers) = (texts_and_numbers(file) for file in (one, other))
     return texts == other_texts and numbers == pytest.approx(other_numbers, abs=0.02)
 
@@ -401,7 +401,7 @@ def test_pictures_that_look_different_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_every_picture_is_drawn_and_shown(tmp_path: Path) -> None:
-    """By scripts/book_pictures.py, as it draws it today, or by hand; a chapter shows it."""
+    """scripts/book_pictures.py draws it exactly so today, or it is drawn by hand; and a chapter shows it."""
     command = [sys.executable, str(ROOT / "scripts/book_pictures.py"), "--into", str(tmp_path)]
     subprocess.run(command, check=True, capture_output=True)
     drawn = {file.relative_to(tmp_path) for file in tmp_path.rglob("*.svg")}

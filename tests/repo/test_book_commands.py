@@ -1,4 +1,4 @@
-"""The commands that chapters show, beside those whose output they show: run in a learner's clone."""
+"""The commands that chapters show, other than those whose output they show, run in a learner's clone."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def commands_of(page: Path) -> list[str]:
 
 
 def days_until(page: Path) -> list[Day]:
-    """Those that a reader of this page has done."""
+    """Return the days that a reader of this page has done."""
     week, number = int(page.parent.name[5:]), LAST.get(page.stem, page.stem.removeprefix("day_"))
     return [day for day in select_days(None, None) if (day.week, day.number) <= (week, int(number))]
 
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
-    """A reader's, who goes from page to page."""
+    """Return the clone of a reader, who goes from page to page."""
     clone = Clone.create(tmp_path_factory.mktemp("reader"))
     for file in [
         *(ROOT / "src/tiny_llm_models").glob("story*/model.safetensors"),
@@ -62,7 +62,7 @@ def git(clone: Clone, *arguments: str) -> str:
 def commands_to_run(page: Path) -> list[str]:
     """All commands of a page, except those that need the network and those that test_outputs.py runs.
 
-    `bench` takes long, and runs only on the first page that shows it, where least is written.
+    `bench` takes long, and runs only on the first page that shows it, where the least code is written.
     """
     elsewhere = {
         file.read_text(encoding="utf-8").partition("\n")[0].removeprefix("$ ") for file in OUTPUTS.glob("*.txt")
@@ -100,7 +100,7 @@ def test_commands_of_a_chapter(page: Path, clone: Clone) -> None:
 
 
 def serve(call: list[str], cwd: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """A server that is ended as soon as it says where it is."""
+    """Run a server, and end it as soon as it prints its address."""
     said = ""
     command = [sys.executable, *call, "--port", "0"]
     with subprocess.Popen(

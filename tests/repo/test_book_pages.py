@@ -1,4 +1,4 @@
-"""A page of the book, as it is built and as a browser shows it: its place, its words, code, formulas, search."""
+"""A page of the book, as built and as a browser shows it: its address, words, code, formulas and search."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def pages(browser: Browser, built: Path) -> dict[str, Page]:
-    """The chapter in both languages, with all folds open."""
+    """Open the chapter in both languages, with all folds open."""
     opened = {each: browser.new_page() for each in LANGUAGES}
     for each, shown in opened.items():
         shown.goto((built / each / "week_1/day_1.html").as_uri())
@@ -168,7 +168,7 @@ def shown(pages: dict[str, Page], language: str) -> Page:
 
 
 def resize(shown: Page, width: int) -> None:
-    """Ends when the page has seen it: observers are called before a frame is drawn."""
+    """Resize a page. Return when the page has seen the change: observers run before a frame is drawn."""
     shown.set_viewport_size({"width": width, "height": 800})
     shown.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
@@ -199,7 +199,7 @@ def test_what_scrolls_on_a_phone_can_be_reached_by_keyboard(shown: Page, languag
 
 
 def test_what_is_copied(shown: Page, language: str) -> None:
-    """Lines in one piece; of an output the command; of the reference no numbers of lines."""
+    """Long lines are copied in one piece; of an output, only the command; of the reference, no line numbers."""
     shown.evaluate("navigator.clipboard.writeText = async text => { window.copied = text; }")
     resize(shown, 390)
     reference = (ROOT / "src/tiny_llm_ref/attention.py").read_text(encoding="utf-8")
@@ -242,7 +242,7 @@ def test_headings_are_smaller_than_the_title_and_japanese_has_room(shown: Page, 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
 def test_nothing_is_too_pale_or_without_a_name(shown: Page, scheme: Literal["light", "dark"], width: int) -> None:
-    """In the words of axe-core: no finding is serious or critical."""
+    """axe-core finds no serious and no critical problem."""
     shown.emulate_media(color_scheme=scheme)
     resize(shown, width)
     findings = Axe().run(shown).response["violations"]

@@ -1,4 +1,4 @@
-"""The book as a web site: what is published, from which repository, and the front page in a browser."""
+"""The book as a web site: which files are published, from which repository, and the front page in a browser."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ device = pytest.fixture(lambda: None)  # nothing here computes on one
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site of a book with one page in each language, as Sphinx leaves it."""
+    """Assemble the site of a book with one page in each language, from Sphinx's output."""
     book, site = tmp_path_factory.mktemp("build") / "book", tmp_path_factory.mktemp("build") / "site"
     for language in ("en", "ja", "gettext"):
         (book / language / ".doctrees").mkdir(parents=True)

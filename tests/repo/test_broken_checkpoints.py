@@ -1,4 +1,4 @@
-"""Checkpoints that cannot be loaded: each error says in one line what is wrong, and where."""
+"""Checkpoints that cannot be loaded: each error says in one line what is wrong, and in which file."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`tiny-llm build-ext`: a real build, when it is done again, and what is said when something is missing."""
+"""`tiny-llm build-ext`: a real build, when the build is repeated, and the messages when something is missing."""
 
 import re
 
@@ -114,7 +114,7 @@ def test_missing_packages(clone, tmp_path, names):
 
 
 def test_without_nanobind_an_mlx_extension_that_is_built_is_used(clone, tmp_path):
-    """It is needed only to build."""
+    """nanobind is needed only for the build."""
     path = path_without(clone, tmp_path / "site", ["nanobind"])
     assert clone.run("build-ext", PYTHONPATH=path).stdout == CURRENT + OPEN
 

@@ -47,7 +47,7 @@ def test_what_cmake_says_is_found_below_its_first_line():
 
 
 def test_another_abi_of_nanobind(clone, monkeypatch):
-    """The extension builds, and does not know MLX's arrays: its first call fails."""
+    """The extension builds, but does not recognise MLX's arrays: its first call fails."""
     sources = {}
     for file in built(clone).glob("_mlx_extension*"):
         of_version_9 = re.subn(rb"(nanobind_\w+_a\d+_v)\d", rb"\g<1>9", file.read_bytes())
@@ -131,7 +131,7 @@ CONVERT = {
 
 
 def problem_of(tmp_path, monkeypatch, compiler, lines, include=""):
-    """What is said about lines of a kernel that do not compile."""
+    """Return the message about lines of a kernel that do not compile."""
     file = tmp_path / "wrong.cpp"
     body = f"template <typename T> void row(T* x, int64_t n) {{\n{lines}\n}}"
     kernel = "KERNEL(wrong) { tiny_llm::row(call.out[0].as<tiny_llm::bfloat16>(), 3); }\n"
@@ -145,7 +145,7 @@ def problem_of(tmp_path, monkeypatch, compiler, lines, include=""):
 @pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize("line", ADVICE)
 def test_a_header_that_is_missing_is_named(tmp_path, monkeypatch, compiler, line):
-    """GCC's note names some headers; for std::max it suggests our own function instead, and Clang names none."""
+    """GCC's note names some headers; for std::max it suggests our own function instead. Clang names no header."""
     said = problem_of(tmp_path, monkeypatch, compiler, line.replace("exp(x[1])", "exp(float(x[1]))"))
     assert said.endswith(ADVICE[line])
 
@@ -181,7 +181,7 @@ def test_markers_that_are_damaged(clone):
 
 
 def without_roots_power():
-    """Also root is told that it may not write, as anybody else."""
+    """Take root's right to write anywhere, so that root, too, is refused."""
     drop, may_write_anything = 24, 1  # PR_CAPBSET_DROP, CAP_DAC_OVERRIDE
     if sys.platform == "linux" and os.geteuid() == 0:
         ctypes.CDLL(None).prctl(drop, may_write_anything, 0, 0, 0)
@@ -237,7 +237,7 @@ def test_an_interrupted_build_leaves_what_was_there(clone, tmp_path, existed):
 
 
 def test_tests_of_a_kernel_say_what_their_mlx_extension_needs(clone):
-    """Nothing is built for a kernel that is still to be written."""
+    """Nothing is built for a kernel that is not written yet."""
     shutil.rmtree(built(clone))
     arguments = ["test", "w2d5.3"]
     stub = clone.run(*arguments, PATH="/nowhere")

@@ -1,4 +1,4 @@
-"""What is said while kernels are compiled, how long it took, and which kernels a command compiles before it runs."""
+"""Messages while kernels are compiled, the time that compiling took, and the kernels compiled before a command runs."""
 
 import os
 import re
@@ -26,7 +26,7 @@ from tiny_llm_native import extension
 
 @pytest.fixture
 def clone(tmp_path_factory):
-    """Softmax and SwiGLU are written, and not compiled."""
+    """Return a clone in which softmax and SwiGLU are written, but not compiled."""
     with as_built(tmp_path_factory) as clone:
         for name, *tasks in (("softmax", "w2d2.2", "w2d2.3", "w2d2.4"), ("swiglu", "w2d5.3")):
             clone.file(f"kernels/{name}.cpp").write_text(clone.solved(f"kernels/{name}.cpp", *tasks))
@@ -84,7 +84,7 @@ print(code, output)
 
 
 def test_the_time_of_a_build_is_that_of_all_of_it(monkeypatch):
-    """The MLX extension takes 54 seconds, and everything 128."""
+    """The MLX extension takes 54 seconds, and the whole build 128 seconds."""
     compiled = Compiled(Messages("en"))
     compiled.names, compiled.seconds = ["softmax.cpp"], 73.6
     clock = iter([1000.0, 1054.0, 1128.0])
@@ -108,7 +108,7 @@ def test_what_does_not_compile_is_counted_too(clone, capfd):
 
 
 def test_ctrl_c_leaves_no_compiler_behind(clone, tmp_path):
-    """It is sent to the command alone, as by an editor."""
+    """An editor sends the signal to the command alone."""
     slow = stopped_compiler(tmp_path, f"echo $$ > {tmp_path}/begun", "exec sleep 60")
     process = subprocess.Popen(
         [sys.executable, "-m", "tiny_llm_course", "build-ext"],
@@ -156,7 +156,7 @@ def test_a_second_without_a_line_is_told(monkeypatch):
 
 @pytest.fixture
 def asked(monkeypatch):
-    """The kernels that are to be compiled for a package."""
+    """Return the kernels that are to be compiled for a package."""
     names = []
     monkeypatch.setattr(loaded_model, "compile_for", lambda package, kernels, words: names.extend(kernels))
     return names
@@ -193,7 +193,7 @@ def test_kernels_that_would_not_run_are_not_compiled(monkeypatch, missing):
 
 
 def test_how_long_it_took_is_said_once(clone):
-    """A learner's softmax, which `bench` is the first to need."""
+    """`bench` is the first command that needs the learner's softmax."""
     bench = ("bench", "--smoke", "--only", "softmax", "--lang", "en")
     first, second = clone.run(*bench, TINY_LLM_KERNELS=""), clone.run(*bench, TINY_LLM_KERNELS="")
     assert re.search(r"^compiled the kernels in \d+ s; the next run reuses them$", first.stderr, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The models in the box: complete, small, as good as their cards say, and the same in mlx-lm."""
+"""The bundled models: complete, small, as good as their cards say, and the same in mlx-lm."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The catalogue is complete in both languages. Every mistake is rejected by its task's tests, told apart from the
 others and named by its own id, and every correct variant is accepted.
 
-Verdicts are kept in verdicts/, and trusted while nothing has changed that could change them. A random twentieth is
-computed again in each run, and all of them with `./course check --all`.
+Verdicts are kept in verdicts/, and trusted until something changes that could change them. Each run computes a random
+twentieth of them again, and `./course check --all` computes all of them again.
 """
 
 import os
@@ -32,7 +32,7 @@ def test_texts_are_there_in_both_languages(task):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_there_are_enough_mistakes(task):
-    """At least six of a function, ten of a class."""
+    """A function has at least six mistakes, a class at least ten."""
     mistakes = entry_of(task.id).mistakes
     assert len({mistake.id for mistake in mistakes}) == len(mistakes)
     assert len(mistakes) >= 6
@@ -40,7 +40,7 @@ def test_there_are_enough_mistakes(task):
 
 @pytest.mark.parametrize("name", DAYS)
 def test_verdicts(name):
-    """Of a day. What is not known is computed, and kept if all is well."""
+    """Check a day's verdicts. Unknown verdicts are computed, and kept if all of them are right."""
     day = DAYS[name]
     is_known = verdicts.is_known(day)
     if is_known and not verdicts.ALL:
@@ -60,7 +60,7 @@ def test_verdicts(name):
 
 @pytest.mark.parametrize("task", [] if verdicts.ALL else verdicts.draw(SEED), ids=str)
 def test_a_sample_of_the_verdicts(task):
-    """Computed again, though nothing has changed."""
+    """They are computed again, although nothing has changed."""
     day = day_of(task)
     computed = verdicts.compute(day, task)
     again = f"to repeat: ./course check catalogue --seed {SEED} -- -k 'sample and {task}'"
@@ -68,7 +68,7 @@ def test_a_sample_of_the_verdicts(task):
 
 
 def explained(day, computed, is_known):
-    """What is wrong, and where it was right before, if it was."""
+    """Return the problems, and name both machines if the verdicts were right on the machine that computed them."""
     before = (
         f"depends on the machine: all was well on {verdicts.known(day)['machine']}, on {verdicts.machine()} it is not"
     )

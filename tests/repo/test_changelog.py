@@ -1,4 +1,4 @@
-"""Every version in CHANGELOG.md names its commit, and subjects of commits are short enough to be read in one line."""
+"""Every version in CHANGELOG.md names its commit, and subjects of commits fit into one line."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_list_is_in_order_and_whole() -> None:
 
 
 def test_the_projects_version_is_the_newest() -> None:
-    """Until the changelog names the commit that made it newer, it is unreleased."""
+    """Until the changelog names the commit that raised the version, this version is unreleased."""
     version = read_toml(ROOT / "pyproject.toml")["project"]["version"]
     newest = next(iter(read_versions(TEXT)))
     assert version == newest or (HEADINGS[0] == "Unreleased" and _numbers(version) > _numbers(newest))
@@ -55,13 +55,13 @@ def _numbers(version: str) -> list[int]:
 
 
 def test_the_history_of_this_repository() -> None:
-    """Where it is here. .ci/run asks the same before it makes its copy without history."""
+    """The test runs where the history is. .ci/run makes the same check before it makes its copy without history."""
     assert not history.has_history(ROOT) or history.problems(ROOT) == []
 
 
 @pytest.fixture
 def repository(tmp_path):
-    """A history of two commits, of which a changelog names the first."""
+    """Return a history of two commits, the first of which a changelog names."""
     git(tmp_path, "init", "--quiet")
     first = commit(tmp_path, "First")
     (tmp_path / CHANGELOG).write_text(f"# Changelog\n\n{ENTRY.format('0.1.0', first)}")

@@ -123,7 +123,7 @@ def test_chat_in_a_terminal(terminal: Terminal) -> None:
 def test_statistics_have_a_line_of_their_own(
     text: str, interrupted: bool, shown: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Ctrl-C is echoed where the answer stops. Only an answer that stops within a line ends that line itself."""
+    """The terminal echoes ^C where the answer stops. `chat` ends the line only if the answer stops within a line."""
     reply = SimpleNamespace(text=text, interrupted=interrupted, line="3 in")
     session: Any = SimpleNamespace(
         context=9, max_tokens=4, encode_chat=lambda system, said: [1, 2, 3], reply=lambda prompt: reply

@@ -1,4 +1,4 @@
-"""`./course check`: every test has its gate, changes choose gates, and what a run says, on a small repository."""
+"""`./course check` on a small repository: each test has a gate, changes select gates, and the messages of a run."""
 
 import json
 import os
@@ -48,7 +48,7 @@ device = pytest.fixture(lambda: None)  # nothing here computes on one
 
 @pytest.fixture
 def small(tmp_path):
-    """A repository with two gates."""
+    """Return a repository with two gates."""
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -67,7 +67,7 @@ def check(root, *arguments):
 
 
 def order_of(run):
-    """The gates, as they ended."""
+    """Return the gates in the order in which they ended."""
     return re.findall(r"^\[.*%\] (\w+)", run.stdout, re.MULTILINE)
 
 
@@ -95,7 +95,7 @@ def test_every_gate_has_tests_and_inputs():
 
 @pytest.mark.parametrize("gate", [gate for gate in gate_table.all_gates() if gate.remember], ids=lambda gate: gate.name)
 def test_a_remembered_gate_lists_all_that_its_tests_import(gate):
-    """And the locked versions: otherwise it would be trusted after a change that can break it."""
+    """It lists the locked versions as well; otherwise a gate would be trusted after a change that can break it."""
     files = {ROOT / path.partition("::")[0] for path in gate.paths()} | {ROOT / "tests/repo/conftest.py"}
     needed = {str(file.relative_to(ROOT)) for file in with_imports(ROOT, files)} | {"pdm.lock", "pyproject.toml"}
     assert len(needed) > 10
@@ -169,14 +169,14 @@ COMMIT = f"commit {PASSED}: it says which gates need not run again"
 
 @pytest.fixture
 def remembered(small):
-    """The same repository, which remembers that the gate "quick" has passed. Its three tests are units of their own."""
+    """Return the same repository, where the gate "quick" has passed. Each of its three tests is a unit."""
     file = small / "scripts/gates.toml"
     file.write_text(file.read_text().replace("budget = 50", 'budget = 50\nunit = "test"\nremember = true'))
     return small
 
 
 def ran(run):
-    """The number of tests."""
+    """Return how many tests ran."""
     return int(re.search(r"(\d+) passed", run.stdout)[1])
 
 

@@ -1,4 +1,4 @@
-"""What the reference makes of a checkpoint directory or a name: which forms load, and with which settings."""
+"""Checkpoint directories and names that the reference loads: which forms load, and with which settings."""
 
 import json
 import os
@@ -172,7 +172,7 @@ NO_NETWORK = {"offline": {"HF_HUB_OFFLINE": "1"}, "unreachable": {"HF_ENDPOINT":
 
 
 def ask_hub(home: Path, settings: dict[str, str], name: str) -> list[str]:
-    """The lines that HUB prints. In a process of its own: huggingface_hub reads its settings when it is imported."""
+    """Return the lines that HUB prints in a process of its own: huggingface_hub reads its settings when imported."""
     unset = ("HF_", "HUGGINGFACE_")
     kept = {key: value for key, value in os.environ.items() if not key.startswith(unset) and "proxy" not in key.lower()}
     environment = kept | settings | {"HF_HOME": str(home), "NO_PROXY": "*"}
@@ -192,7 +192,7 @@ def test_name_that_is_not_downloaded(tmp_path: Path, settings: dict[str, str]):
 
 
 def test_name_of_another_format(tmp_path: Path):
-    """Of a repository with .gguf files, nothing is downloaded but what is beside them."""
+    """From a repository with .gguf files, only the other files are downloaded."""
     cached = tmp_path / "hub" / "models--some-org--some-model-GGUF"
     (cached / "snapshots" / REVISION).mkdir(parents=True)
     (cached / "snapshots" / REVISION / "params.txt").write_text("")

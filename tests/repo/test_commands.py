@@ -1,4 +1,4 @@
-"""The names of the commands: what each stands for, under `tiny-llm`, `./course` and `pdm run` alike."""
+"""The names of the commands have the same meaning under `tiny-llm`, `./course` and `pdm run`."""
 
 import shutil
 import sys
@@ -20,7 +20,7 @@ def tiny_llm(*arguments, cwd=ROOT, **variables):
 
 
 def test_pdm_runs_every_name():
-    """PDM needs a list of its own, which gives no name a second meaning."""
+    """PDM needs a list of its own, which must not give a name a second meaning."""
     scripts = read_toml(ROOT / "pyproject.toml")["tool"]["pdm"]["scripts"]
     assert scripts == {name: f"tiny-llm {name}" for name in ALL}
 

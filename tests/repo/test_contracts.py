@@ -24,7 +24,7 @@ device = pytest.fixture(lambda: None)  # nothing here computes on one
 
 
 def changed(contract=1, **functions):
-    """The task with other functions, None for those that are gone."""
+    """Return the task with other functions; None removes a function."""
     found = {**OLD["w1d1.1"]["functions"], **functions}
     return {"w1d1.1": {"contract": contract, "functions": {name: text for name, text in found.items() if text}}}
 

@@ -1,6 +1,6 @@
-"""What holds for the course as it lies in the repository. test_gates.py and test_trees.py show that each gate can fail.
+"""Rules for the course in the repository. test_gates.py and test_trees.py show that each of these checks can fail.
 
-A tree runs the tests of its day and the next; with `./course check --all` those of every day, in the days' square.
+A tree runs the tests of its day and of the next day. With `./course check --all`, it runs the tests of every day.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def test_modules(check, package):
 
 
 def test_long_files_are_named():
-    """A warning: what counts is whether a file holds one idea."""
+    """This is a warning, because a long file may still contain one idea."""
     for folder in (REPOSITORY / "src").glob("*/"):
         sources = gates.read_sources(folder) | gates.read_native(folder)
         for problem in gates.long_files(sources):
@@ -80,7 +80,7 @@ def test_docstrings_and_syllabus_agree():
 
 
 def test_every_test_has_its_mark_and_stops_at_a_stub(tmp_path):
-    """In a tree in which nothing is solved."""
+    """The test runs in a tree in which no task is solved."""
     trees.build_tree(tmp_path, REPOSITORY, nothing)
     outcomes = trees.run_tests(tmp_path, files_of(DAYS), PATIENCE)
     problems = trees.check_marks(outcomes, DAYS)
@@ -91,7 +91,7 @@ def test_every_test_has_its_mark_and_stops_at_a_stub(tmp_path):
 
 @each_day
 def test_solved_by_function(day, tmp_path):
-    """With all tasks up to a day solved its tests pass, and the next day's stop at its stubs."""
+    """If all tasks up to a day are solved, the day's tests pass, and the next day's tests stop at their stubs."""
     place = DAYS.index(day)
     tested = DAYS if verdicts.ALL else DAYS[place : place + 2]
     trees.build_tree(tmp_path, REPOSITORY, up_to(day))
@@ -101,9 +101,9 @@ def test_solved_by_function(day, tmp_path):
 
 @each_day
 def test_copied_by_file(day, tmp_path):
-    """A day's files are copied onto the solution of the days before it, and its tests pass.
+    """If a day's files are copied onto the solution of the days before it, the day's tests pass.
 
-    Where that gives the same code as solving the day does, test_solved_by_function has run it.
+    If this gives the same code as solving the day's tasks, test_solved_by_function has run the tests.
     """
     place = DAYS.index(day)
     earlier = DAYS[:place]

@@ -1,5 +1,5 @@
-"""./course: what it says when something is missing, how it installs, and what it calls. .ci/run tests the installation
-itself. These tests replace PDM, so they need no network."""
+"""./course: its messages when something is missing, the installation, and the programs that it calls. .ci/run tests a
+real installation. These tests replace PDM, so they need no network."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def clone(tmp_path):
-    """A clone with a space in its path. Its Python, PDM and tiny-llm only say how they were called."""
+    """Return a clone with a space in its path. Its Python, PDM and tiny-llm only print how they were called."""
     folder = tmp_path / "my course"
     folder.mkdir()
     for name in ("course", "pyproject.toml", "pdm.lock"):
@@ -23,7 +23,7 @@ def clone(tmp_path):
 
 @pytest.fixture
 def path(tmp_path):
-    """A folder of programs that is all the script finds besides the system's own."""
+    """Return a folder of programs, which is all that the script finds apart from the system's programs."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for name in ("sh", "dirname", "cat", "cmp", "ln", "mkdir", "printf", "echo", "chmod", "readlink"):
@@ -49,8 +49,8 @@ def course(clone, path, *arguments, cwd=None, **env):
     )
 
 
-# A Python that makes virtual environments. Their `python` prints its arguments and the variables meant for PDM, and
-# fails if FAILS says so. Their `tiny-llm` prints how it was called, and where.
+# # A Python that makes virtual environments. Their `python` prints its arguments and the variables for PDM, and fails
+# if the variable FAILS is set. Their `tiny-llm` prints how and where it was called.
 GOOD_PYTHON = """
 case "$1 $2" in
 "-m venv")
@@ -179,7 +179,7 @@ def test_the_path_of_another_clone_is_ignored(clone, path):
 
 
 def test_a_home_that_cannot_be_written_to(clone, path):
-    """PDM and pip keep files there: the installation gets another home, and commands do not."""
+    """PDM and pip keep files there. The installation gets another home directory, but commands do not."""
     program(path, "python3", GOOD_PYTHON)
     result = course(clone, path, "python", "file.py", HOME="/nowhere")
     assert f"-m pdm install --frozen-lockfile --prod -G kernels|{clone}/.venv/home|\n" in result.stderr

@@ -1,4 +1,4 @@
-"""Damaged checkpoints, made of `story-draft`: each command says in one line what is wrong, and never hangs."""
+"""Damaged checkpoints, made from `story-draft`: each command says in one line what is wrong, and never hangs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def added(*contents: str) -> Change:
-    """Add tokens to those of the tokenizer."""
+    """Return a change that adds tokens to the tokenizer."""
 
     def change(folder: Path) -> None:
         tokenizer = json.loads((folder / "tokenizer.json").read_text())
@@ -53,7 +53,7 @@ def without_words(folder: Path) -> None:
 
 
 def named(file: str) -> Change:
-    """An index that names this file of weights, which exists."""
+    """Return a change that adds an index which names this file of weights. The file exists."""
 
     def change(folder: Path) -> None:
         shutil.copy(folder / WEIGHTS, folder.parent / "elsewhere.safetensors")
@@ -67,7 +67,7 @@ def named(file: str) -> Change:
 
 
 def head(change: Callable[[bytes], bytes]) -> Change:
-    """Change the weights' file from its first byte on."""
+    """Return a change that replaces the content of the weights' file with the result of `change`."""
     return lambda folder: (folder / WEIGHTS).write_bytes(change((folder / WEIGHTS).read_bytes()))
 
 
@@ -204,7 +204,7 @@ def run(*words: object, input: str = "") -> Result:
 
 
 def check(result: Result, expected: str) -> None:
-    """One line on stderr, of a command that ended as a command does; a traceback would be an exception of its own."""
+    """Check that a command ended normally, with one line on stderr. A traceback would be an exception of its own."""
     assert isinstance(result.exception, SystemExit), result.exception
     assert result.exit_code == 1
     assert result.stdout == ""
@@ -235,7 +235,7 @@ def test_every_command(folder: Path, command: str) -> None:
 
 
 def test_links_of_a_download(folder: Path) -> None:
-    """As Hugging Face's cache has them: files of a snapshot, those of an index too, are links into another folder."""
+    """In Hugging Face's cache, the files of a snapshot, also those of an index, are links into another folder."""
     expected = load_model(folder)(mx.array([[1, 2, 3]]))
     mx.eval(expected)
     names = dict.fromkeys(mx.load(str(folder / WEIGHTS)), "model-1-of-1.safetensors")
@@ -250,13 +250,13 @@ def test_links_of_a_download(folder: Path) -> None:
     assert mx.array_equal(load_model(snapshot)(mx.array([[1, 2, 3]])), expected)
 
 
-# Weights that are read, and are no numbers.
+# # Weights that can be read, but are not finite.
 
 NOT_FINITE = "the model's logits are not finite: its weights are damaged, or too large for their number format; "
 
 
 def not_finite(value: float) -> Change:
-    """In the last norm, which is in every logit."""
+    """Return a change that puts this value into the last norm, on which every logit depends."""
 
     def change(folder: Path) -> None:
         norm = mx.load(str(folder / WEIGHTS))["model.norm.weight"]
@@ -284,7 +284,7 @@ def test_logits_of_chat(folder: Path) -> None:
 
 @pytest.mark.parametrize("options", ["", "--draft ngram", "--draft {model}", "--model story --draft {model}"])
 def test_logits_of_batch(folder: Path, options: str) -> None:
-    """No result is written: with the weights fetched again, the command does all requests."""
+    """No result is written, so after a new download of the weights the command serves all requests."""
     not_finite(float("nan"))(folder)
     requests = folder.parent / "requests.jsonl"
     requests.write_text('{"prompt": "Once"}\n')
@@ -302,7 +302,7 @@ def test_logits_in_japanese(folder: Path) -> None:
 
 
 def test_logits_of_own_code(folder: Path, tmp_path: Path) -> None:
-    """A learner's code may be what is wrong. In a process: --fill changes the learner's package."""
+    """The cause may be a learner's code. The test runs in a process, because --fill changes the learner's package."""
     not_finite(float("nan"))(folder)
     words = ["-m", "tiny_llm_course", "main", "--impl", "mine", "--fill", "--model", str(folder), "--prompt", "Once"]
     result = run_python([*words, "--lang", "en"], tmp_path, os.environ, timeout=600)
@@ -312,7 +312,7 @@ def test_logits_of_own_code(folder: Path, tmp_path: Path) -> None:
 
 
 def test_probabilities_are_json() -> None:
-    """However far apart logits are: OpenAI's API has -9999 for what is as good as impossible."""
+    """However far apart logits are: OpenAI's API reports -9999 for a token that is practically impossible."""
     request = Request("a", [1], SamplingParams(1, num_logprobs=2))
     next_token(request, mx.array([[3e38, -3e38]]))
     (found,) = request.logprobs

@@ -1,4 +1,4 @@
-"""The maintainers' pages lead somewhere: links, files, commands and gates that they name are there."""
+"""Links, files, commands and gates that the maintainers' pages name exist."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def text_of(name: str) -> str:
 
 
 def code_of(name: str) -> list[str]:
-    """The words in code spans and blocks."""
+    """Return the words in code spans and code blocks."""
     text = text_of(name)
     blocks = re.findall(r"^ *```\w*\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE)
     return [*re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text), *(line for block in blocks for line in block.split("\n"))]
 
 
 def anchors(name: str) -> set[str]:
-    """Those that GitHub gives to headings."""
+    """Return the anchors that GitHub gives to headings."""
     headings = re.findall(r"^#+ (.+)$", text_of(name), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -64,7 +64,7 @@ def test_the_index_has_a_line_for_each_page() -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_files_that_a_page_names_are_there(page: str) -> None:
-    """Whole paths, and names of files without one, which some folder has."""
+    """This holds for whole paths, and for names of files without a path, which some folder must contain."""
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
     names = {path.rpartition("/")[2] for path in listed.stdout.splitlines()}
     words = [word.strip("`,;:()").rstrip(".") for code in code_of(page) for word in code.split()]
@@ -89,6 +89,6 @@ def test_assistants_of_maintainers_know_every_gate() -> None:
 
 
 def test_assistants_of_learners_are_sent_on() -> None:
-    """The root's page comes first for an assistant that is started there."""
+    """An assistant that starts in the root reads the root's page first."""
     first = text_of("AGENTS.md").partition("\n## ")[0]
     assert f"]({TUTOR})" in first.partition("CONTRIBUTING")[0]

@@ -21,7 +21,7 @@ device = pytest.fixture(lambda: None)  # commands choose their own
 
 
 def run(command: str, clone: Clone) -> str:
-    """As a devcontainer does: by the shell, in the folder of the clone."""
+    """Run a command as a devcontainer does: by the shell, in the folder of the clone."""
     done = subprocess.run(["sh", "-c", command], cwd=clone.root, env=clone.environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -41,7 +41,7 @@ def test_it_asks_for_two_cores_and_ends_with_the_doctor() -> None:
 
 
 def test_the_commands_work_in_a_clone(tmp_path: Path) -> None:
-    """In a clone whose environment is the one that runs the tests."""
+    """The clone uses the environment that runs the tests."""
     clone = Clone.create(tmp_path / "tiny-llm")
     for name in ("course", "pdm.lock"):
         shutil.copy(ROOT / name, clone.root)

@@ -1,4 +1,4 @@
-"""`tiny-llm doctor`: what it finds, in words and as JSON, and what it says when something is wrong."""
+"""`tiny-llm doctor`: its findings, in words and as JSON, and its messages when something is wrong."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def test_a_machine_on_which_everything_works(clone):
 
 
 def test_what_checks_kernels(clone, tmp_path):
-    """Checked runs need nothing but the compiler; address spaces need a clang."""
+    """Checked runs need only the compiler; the check of address spaces needs a clang."""
     _, found, _ = checks(clone, METAL_HOST_CLANG="")
     assert (found["checks"]["state"], found["spaces"]["state"]) == ("ok", "warning")
     assert found["spaces"]["found"].startswith("there is no clang 16 or newer: only plain mistakes are found")

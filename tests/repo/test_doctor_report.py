@@ -1,4 +1,4 @@
-"""`tiny-llm doctor --report`: the file grows with each result, and is whole whatever happens to what it runs."""
+"""`tiny-llm doctor --report`: the file grows with each result, and stays whole whatever a kernel or a test does."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ device = pytest.fixture(lambda: None)  # what computes here is replaced
 
 @pytest.fixture(autouse=True)
 def replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Doctor's own checks, and the tests, are quick and pass."""
+    """Replace doctor's own checks and the tests with quick ones that pass."""
     names = ("python", "system", "packages", "mlx", "compiler", "build_tools", "mlx_extension")
     checks = [doctor.Check(name, "ok", str(Path.home())) for name in names]
     checks[1] = doctor.Check("system", "ok", "Linux")
@@ -46,7 +46,7 @@ def replaced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def program(folder: Path, *found: dict[str, Any], ending: str = "") -> list[str]:
-    """A program that prints what the kernels' own program prints, and ends in some way."""
+    """Return a program that prints the same output as the kernels' own program, and ends in a given way."""
     lines = "\n".join([str(len(found)), *map(json.dumps, found)])
     (folder / "record.py").write_text(f"import os, sys\nprint({lines!r}, flush=True)\n{ending}\n")
     return [sys.executable, str(folder / "record.py")]
@@ -103,7 +103,7 @@ def test_everything_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     ],
 )
 def test_a_kernel_that_ends_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, reason: str) -> None:
-    """The results before it are kept, and the other parts still run."""
+    """The results so far are kept, and the other parts still run."""
     found = try_out(tmp_path, monkeypatch, SAXPY, ending=ending)
     assert found["kernels"]["results"]["idioms"].keys() == {"saxpy"}
     assert reason in found["kernels"]["problem"]
@@ -162,7 +162,7 @@ def test_an_interruption_keeps_what_is_known(
 
 
 def test_speeds_on_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a Mac: kernels run by MLX itself, tests on the GPU only, and figures of `bench`."""
+    """On a Mac, MLX itself runs kernels, the tests run on the GPU only, and `bench` gives figures."""
     chosen, environments = [], []
 
     def run_tests(days: Any, package: str, arguments: list[str], *others: Any, **options: Any) -> PytestRun:

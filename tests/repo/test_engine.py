@@ -1,4 +1,4 @@
-"""--bits and --layers: what generate and chat build, and what they say."""
+"""--bits and --layers: the models that generate and chat build, and the messages of both commands."""
 
 import json
 import shutil
@@ -30,7 +30,7 @@ device = pytest.fixture(lambda: None)  # the commands choose their own
 
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`story`, quantised and written by mlx-lm."""
+    """Return `story`, quantised and written by mlx-lm."""
     path = tmp_path_factory.mktemp("checkpoint")
     model, _ = load(str(bundled("story")))
     config = json.loads((bundled("story") / "config.json").read_text())
@@ -104,7 +104,7 @@ def test_tuned_layers_without_an_mlx_extension(tmp_path):
 
 
 def test_kernels_as_far_as_they_are_written(tmp_path):
-    """A learner who has written week 1, days 1 and 3, and SwiGLU."""
+    """The learner has written week 1, days 1 and 3, and SwiGLU."""
     clone = Clone.create(tmp_path)
     written = [f"w1d{day}.{task}" for day in range(1, 8) for task in range(1, 5)] + ["w2d1.1", "w2d1.2", "w2d1.3"]
     written += ["w2d3.1", "w2d3.2", "w2d3.3", "w2d3.4", "w2d5.3"]

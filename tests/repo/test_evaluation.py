@@ -1,4 +1,4 @@
-"""The figures that say how good a model is, on models whose figures are known."""
+"""The figures that rate a model, on models whose figures are known."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def encoded(exam: Exam, *, alone: bool = False) -> list[int]:
 
 
 def knows(texts: list[list[int]], wrong: frozenset[int] = frozenset()) -> Model:
-    """A model that knows how these texts go on, but gets the last token of some wrong."""
+    """Return a model that knows how these texts go on, but gets the last token of the texts in `wrong` wrong."""
 
     def model(tokens: mx.array) -> mx.array:
         logits = np.zeros((*tokens.shape, 4096), dtype=np.float32)
@@ -146,6 +146,6 @@ def test_held_out_stories_are_right_and_end(language: str):
 
 
 def test_names_of_the_exams_are_held_out():
-    """No training text has them: there, invented names come from the other five sixths."""
+    """No training text contains them: in training texts, invented names come from the other five sixths."""
     names = {word for exam in some_exams("english", "short") for word in exam.prompt.replace(".", " ").split()}
     assert sum(held_out(name) and name.istitle() and name not in lexicon("english").gender_of for name in names) > 10

@@ -1,4 +1,4 @@
-"""`tiny-llm export --student`: nothing of the solutions is in it, and a student's commands work."""
+"""`tiny-llm export --student`: the export contains no solutions, and a student's commands work in it."""
 
 import ast
 import re
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def student(tmp_path_factory):
-    """The exported course, seen as a learner's clone."""
+    """Return the exported course as a learner's clone."""
     folder = tmp_path_factory.mktemp("handed out") / "course"
     command = [sys.executable, "-m", "tiny_llm_course", "export", "--student", str(folder)]
     run = subprocess.run(command, capture_output=True, text=True)
@@ -28,8 +28,8 @@ def student(tmp_path_factory):
 
 
 def distinctive_lines():
-    """Lines of the reference, in Python, C++ and Metal, that neither a stub nor shared code has; no barriers, which the
-    book shows."""
+    """Return lines of the reference in Python, C++ and Metal that occur in no stub and in no shared code. Barriers are
+    left out, because the book shows them."""
     packages = ("tiny_llm", "tiny_llm_given", "tiny_llm_native")
     stubs = "\n".join(file.read_text() for package in packages for file in code_files(ROOT / "src" / package))
     for file in code_files(ROOT / "src/tiny_llm_ref"):
@@ -125,7 +125,7 @@ def test_a_task_can_be_solved_and_reset(student):
 
 
 def test_day_6_generates_before_day_7_is_written(student):
-    """Without a reference, whose functions would check the options."""
+    """Without a reference, no functions can check the options."""
     copy_modules(student.root, ROOT, [name for day in select_days("1", None) if day.number < 7 for name in day.modules])
     written = student.run("main", "--impl", "mine", "--temp", "0", "--prompt", "Hello", "--max-tokens", "3")
     assert written.returncode == 0, written.stderr
