@@ -1,4 +1,4 @@
-"""Lists the packages that only some commands need, and finds those that are not installed."""
+"""Lists the packages that only some commands need, and finds out which of these packages are missing."""
 
 from __future__ import annotations
 

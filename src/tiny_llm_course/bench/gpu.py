@@ -1,4 +1,5 @@
-"""`bench --device gpu`: compares kernels in Metal with MLX's, and a model with mlx-lm, in a table to show to others.
+"""`bench --device gpu`: compares kernels in Metal with MLX's kernels, and a model with mlx-lm's, in a table to show to
+others.
 
 Without a GPU, nothing is measured. Instead, metal_host runs each kernel once, with small inputs, to show that the
 kernel works.

@@ -1,4 +1,4 @@
-"""The limits of the machine, and how near a kernel comes to them."""
+"""The limits of the machine, and the speed of a kernel as a share of these limits."""
 
 from __future__ import annotations
 

@@ -69,7 +69,8 @@ def bytes_per_weight(stage: str) -> float:
 
 
 def random_model(package: str, is_small: bool, is_quantised: bool = True) -> Model:
-    """Build Qwen3-0.6B, or a small Qwen3, with random weights: 4 bits per weight in groups of 64, or bfloat16."""
+    """Build Qwen3-0.6B, or a small Qwen3, with random weights: 4 bits per weight, in groups of 64 weights, or
+    bfloat16."""
     config = model_config(is_small, is_quantised)
     mx.random.seed(0)
     weights: dict[str, mx.array] = {}

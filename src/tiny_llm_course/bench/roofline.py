@@ -1,4 +1,4 @@
-"""`tiny-llm roofline`: the limits of this machine, and how fast they let a model's prefill and decode run."""
+"""`tiny-llm roofline`: the limits of this machine, and the speeds of prefill and decode that these limits allow."""
 
 from __future__ import annotations
 

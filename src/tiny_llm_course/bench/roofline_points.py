@@ -35,7 +35,7 @@ class Machine(Protocol):
 
 
 class Costs(Protocol):
-    """A package's module `costs`, which may be a learner's."""
+    """The module `costs` of the reference or of a learner's package."""
 
     Cost: Callable[[float, float], PassCost]  # operations, bytes
     Machine: Callable[[float, float], Machine]  # peak, bandwidth

@@ -112,7 +112,7 @@ class BenchRun:
         write_whole(file, (json.dumps(self._found, indent=1) + "\n").encode())
 
     def _step(self, name: str, what: str) -> None:
-        """Show what is measured next: a rung or stage of one of NAMES, or, with an empty name, a limit."""
+        """Show the next measurement: a rung or stage of one of NAMES, or, with an empty name, a limit."""
         self._now = name or self._now
         if not name:
             self._status.show(self._words("roofline_status", what=limit_name(what, self._words)))

@@ -41,7 +41,7 @@ class Diagnosis(Generic[Test]):
         self._has_failed = False
 
     def add(self, test: Test, seen: Observation) -> None:
-        """Add a test, and what was observed when it ran with the learner's code."""
+        """Add a test, and the observation of its run with the learner's code."""
         if self._has_failed:
             self._filter(test, seen)
         elif seen.failed:

@@ -25,7 +25,7 @@ CLOSE = 0.01  # if two logits differ by less than this, rounding decides which o
 
 @dataclass(frozen=True)
 class Compared:
-    """A comparison of a learner's text with the reference's.
+    """A comparison of a learner's text with the reference's text.
 
     count: the number of equal tokens before the first difference. yours, theirs: the learner's and the reference's text
     from the first difference onwards, "" for a text that has ended; None if the texts do not differ.

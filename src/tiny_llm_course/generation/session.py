@@ -173,7 +173,7 @@ class Session:
         self.dtype = self._engine.dtype
 
     def encode(self, text: str) -> list[int]:
-        """Return the text's tokens. Raises a CommandError if the text was not UTF-8."""
+        """Return the text's tokens. Raises a CommandError if the text has bytes that are not UTF-8."""
         _check_text(text)
         return list(self._tokenizer.encode(text))
 

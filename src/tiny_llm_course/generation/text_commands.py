@@ -161,7 +161,7 @@ def _comment(session: Session, settings: Settings, prompt: list[int], reply: Rep
     low."""
     words, wanted = Messages(), settings.wanted
     if "ref" in PACKAGES and settings.is_greedy and wanted.model in BUNDLED and wanted.layers == LAYERS[0]:
-        from .compare import compared  # imported here, since that imports MLX
+        from .compare import compared  # imported here, since compare.py imports MLX
 
         comparison = compared(wanted, prompt, reply.tokens, session.ends_itself(reply))
         show_note(comparison.told(words), style="green" if comparison.yours is None else "yellow")

@@ -30,7 +30,7 @@ WITHHELD = (
     "src/tiny_llm_course/grading/handout/",
 )
 EXPERIMENTS = re.compile(r"book/week_\d+/\w+\.py")  # the only parts of the book that a student needs
-HANDOUT = Path(__file__).parent / "handout"  # what students read instead of the course's README
+HANDOUT = Path(__file__).parent / "handout"  # the files that students read instead of the course's README
 TUTOR = "src/tiny_llm/AGENTS.md"  # asks coding assistants to tutor; assistants look for this file at the root, too
 
 

@@ -39,7 +39,7 @@ TROUBLE = (  # words in messages if the machine may be at fault: a process died 
 
 @dataclass(frozen=True)
 class TaskGrade:
-    """The grade of one task: one point if all its tests pass, otherwise none."""
+    """The grade of one task: one point if all its tests pass, otherwise no point."""
 
     task: TaskId
     passed: int

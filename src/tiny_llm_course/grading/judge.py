@@ -17,7 +17,7 @@ from .processes import Box, uncounted
 from .remote import Connection, GoneError
 from .sandbox import BUBBLEWRAP, NONE, SANDBOX_EXEC
 
-START_SECONDS = 120  # for the imports of a new process, on a busy machine
+START_SECONDS = 120  # seconds for the imports of a new process, on a busy machine
 MAX_DEATHS = 3  # after this many processes of a submission have died, its other tests fail without a new process
 MEMORY = 2**32  # bytes
 PACKAGES = ("given", "given.serving", "kernels", "native", "serving")  # accessed through the package under test

@@ -1,7 +1,7 @@
 """Compiles submitted kernels. The worker cannot do this, because a submission may not start a process.
 
-A submission decides what the compiler reads and how long the compilation takes, so the compiler runs in its sandbox,
-with the submission's limits.
+A submission decides what the compiler reads and how long the compilation takes. So the compiler runs in the
+submission's sandbox, with the submission's limits.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ def is_taken(path: str, workspace: Workspace) -> bool:
 
 
 def replaced(files: Mapping[str, bytes], workspace: Workspace) -> list[str]:
-    """Return the submitted files in whose place the course uses a file of tiny_llm_native with other content."""
+    """Return the submitted files that the course replaces with a different file of tiny_llm_native."""
     own = {path: workspace.native / path.removeprefix("kernels/") for path in files if path.startswith("kernels/")}
     return [path for path, file in own.items() if file.exists() and file.read_bytes() != files[path]]
 
 
 def compile_submitted(package: Path, sandbox: str, memory: int, seconds: float, stop: threading.Event) -> bool:
-    """Compile the kernels in a submission's package that the course asks for. Errors are ignored here, because a
-    kernel's tests report that the kernel does not compile.
+    """Compile the kernels in a submission's package that belong to the course's tasks. Errors are ignored here, because
+    a kernel's tests report that the kernel does not compile.
 
     The course's own kernels, which given code calls, are compiled in their own folder.
     memory: the memory limit of each compiler, in bytes. seconds: the time limit for all kernels. Setting `stop` ends

@@ -26,7 +26,7 @@ __all__ = ["MetalRunner", "elsewhere"]
 if TYPE_CHECKING:
     from metal_host import Counts
 
-SECONDS = 90  # for one kernel, including its compilation on a busy machine
+SECONDS = 90  # seconds for one kernel, including its compilation on a busy machine
 FILE = 2**26  # bytes
 ARGUMENTS = ("inputs", "output_shapes", "output_dtypes", "grid", "threadgroup", "template")  # of a call
 

@@ -17,7 +17,7 @@ from .sandbox import BUBBLEWRAP, HIDDEN, NONE, PROGRAMS, SANDBOX_EXEC, wrapped
 
 __all__ = ["Protection", "protection", "told"]
 
-SECONDS = 60  # for starting a sandbox, on a busy machine
+SECONDS = 60  # seconds for starting a sandbox, on a busy machine
 UNSEEN = (SRC / "tiny_llm_ref", SRC / "tiny_llm", ROOT / "tests", *HIDDEN)  # must be empty or missing in a sandbox
 SHOWN = 300  # the most characters of a sandbox's error that are shown
 

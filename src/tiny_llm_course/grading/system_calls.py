@@ -1,7 +1,7 @@
 """`refuse` filters the system calls of a submission's code on Linux, whether in Python or in machine code.
 
-The code may compute, start threads and read files. The code may not start processes, touch other processes, change
-files or use the network. The filter stays in force if the process executes another program.
+The code may compute, start threads and read files. The code may not start processes, signal or inspect other processes,
+change files or use the network. The filter stays in force if the process executes another program.
 
 `python -I -S system_calls.py PROGRAM` runs a program with the filter.
 """

@@ -41,8 +41,8 @@ class Progress:
         return chosen[-1] if chosen and chosen[-1] in PATHS else ALL
 
     def follow(self, path: str) -> None:
-        """Write a path into the file, before the tasks, so that `undo` can take back a change of tasks without touching
-        the path."""
+        """Write a path into the file, in a line before the tasks, so that `undo` can take back a change of tasks
+        without touching the path."""
         if path == self.path:
             return
         lines = [line for line in self._lines if not _PATH.match(line)]
@@ -50,7 +50,7 @@ class Progress:
         write_whole(self.file, self.changed({}))
 
     def changed(self, states: dict[TaskId, str | None]) -> bytes:
-        """Return the content of the file with these states for these tasks."""
+        """Return the content of the file with these new states of tasks."""
         lines = [line for line in self._lines if not any(_entry(task).match(line) for task in states)]
         lines = [line for line in lines if line not in _HEADER.splitlines()]
         lines += [f"{task} {state}" for task, state in sorted(states.items()) if state]

@@ -97,5 +97,5 @@ def _read_manifest(path: Path) -> dict[str, str]:
 
 
 def _hash(content: bytes) -> str:
-    """Return the hash of a file, which does not depend on whether git checked the file out with CRLF."""
+    """Return the hash of a file. Line ends do not change the hash, because git may check the file out with CRLF."""
     return hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest()

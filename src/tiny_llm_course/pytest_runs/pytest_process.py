@@ -24,7 +24,7 @@ _MEANING = {
     "SIGFPE": ": an integer was divided by zero",
 }
 _EXIT = 5  # seconds in which the process must end after its last event
-_USUAL = (0, 1, 5)  # exit codes: all tests passed, some failed, there were none
+_USUAL = (0, 1, 5)  # exit codes: all tests passed, some tests failed, there were no tests
 
 
 class PytestProcess:

@@ -31,8 +31,8 @@ def own_code(workspace: Workspace, task: TaskId) -> dict[str, str]:
 
 
 def _needed(yours: str, stub: str, task: TaskId, names: list[str]) -> set[str]:
-    """Return the names of the definitions to report: the task's own, given definitions that the learner changed, and
-    new definitions that any of these definitions use."""
+    """Return the names of the definitions to report: the task's own definitions, given definitions that the learner
+    changed, and new definitions that any of these definitions use."""
     mine, given = definitions(yours), definitions(stub)
     others = {name for of, parts in task_parts(stub).items() if of != task for name in parts}
     changed = {

@@ -76,7 +76,7 @@ class Dashboard:
         self._speed.note(self._clock(), tokens, is_idle=not engine.has_work)
 
     def look(self, engine: Engine) -> dict[str, Any]:
-        """Return the values that the web page shows; `rate` is in generated tokens per second. Call this in the
+        """Return the values that the web page shows; `rate` is in generated tokens per second. Call this method in the
         engine's thread."""
         scheduler = engine.scheduler
         return {

@@ -1,4 +1,5 @@
-"""`tiny-llm doctor --report`: writes everything about the course on this machine into one file."""
+"""`tiny-llm doctor --report`: writes the results of all checks, tests and measurements on this machine into one
+file."""
 
 from __future__ import annotations
 

@@ -53,8 +53,8 @@ class UnfitError(SpliceError):
 
 @dataclass(frozen=True)
 class Part:
-    """The place of a definition: the lines from `start` up to but not including `end`, including decorators and the
-    comments directly before the definition."""
+    """The place of a definition: the lines from `start` up to but not including `end`. Decorators and the comments
+    directly before the definition belong to the part."""
 
     start: int
     end: int

@@ -76,8 +76,8 @@ def statements_in(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def task_parts(source: str) -> dict[TaskId, list[str]]:
-    """Return the qualified names of each task's functions, keyed by task. The names of the helpers that these functions
-    need, and that stubs leave out, follow."""
+    """Return the qualified names of each task's functions, keyed by task. Each list continues with the helpers that
+    these functions need and that stubs leave out."""
     tree = parse(source, "<string>")
     tagged = list(tasks_in(tree))
     left_out = unneeded_helpers(tree, [function for function, _, _ in tagged])

@@ -29,7 +29,7 @@ from ..tasks.unsolved import task_in_message
 SEEN = pytest.StashKey[Observation]()
 
 MAX_MESSAGE = 10_000  # characters
-COMPILE_SECONDS = 5  # for compiling mistakes in C++ or Metal; the next run reuses the compiled files
+COMPILE_SECONDS = 5  # seconds for compiling mistakes in C++ or Metal; the next run reuses the compiled files
 AFTER_HANG = 1.0  # the time limit in seconds for a task's tests after one of them has hung
 MAX_HANGS = 3  # after this many hung tests of a task, its other tests do not run
 

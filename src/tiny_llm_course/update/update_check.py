@@ -24,7 +24,7 @@ from ..tasks.syllabus import TaskId, day_of, tasks
 
 __all__ = ["Trouble", "solved_tasks", "trouble"]
 
-PARTS = ("src", "tests", "pyproject.toml")  # what tests need
+PARTS = ("src", "tests", "pyproject.toml")  # the parts of the clone that tests need
 LEFT_OUT = shutil.ignore_patterns("*.pyc.*", "repo", "train", "mistakes", ".*")  # *.pyc.*: being written
 NO_TESTS = 5  # exit code of `test`: the newer course has none of these tasks
 IMPORTS = """
@@ -109,7 +109,7 @@ def _copy(root: Path, files: Mapping[Path, bytes | None]) -> Iterator[Path]:
 
 
 def _import_errors(copy: Path) -> dict[str, str]:
-    """Return the errors of the modules of the learner's package that cannot be imported."""
+    """Return the errors of the learner's modules that cannot be imported, keyed by module."""
     run = _python(copy, "-c", IMPORTS)
     try:
         return dict(json.loads(run.stdout.splitlines()[-1]))

@@ -1,4 +1,4 @@
-"""Plans a threadgroup's picture: which threads, steps and rows to draw, and where. The rest is only counted."""
+"""Plans a threadgroup's picture: which threads, steps and rows to draw, and where. All others are only counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draws masks: causal, padding, and both, for each row of a batch."""
+"""Draws the masks of each row of a batch: causal, padding, and the two combined."""
 
 from __future__ import annotations
 

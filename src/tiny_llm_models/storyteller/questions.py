@@ -46,8 +46,8 @@ class Question:
 
 @dataclass(frozen=True)
 class _Option:
-    """A possible question. lines: the question's kind, a key of `ROLES`; the lines of this kind in rules.toml word the
-    question.
+    """A possible question. lines: the question's kind, a key of `ROLES`; the lines of this kind in rules.toml give the
+    wording.
 
     answered: whether the story answers the question.
     """

@@ -63,7 +63,7 @@ def fulfils(story: Story, wish: Wish) -> bool:
 
 
 def gists(story: Story) -> list[Line]:
-    """Return the gists of the plot that suit this story, and that a request may therefore say of the hero."""
+    """Return the gists of the plot that suit this story, and that a request may therefore state about the hero."""
     return [gist for gist in story.plot.gists if story.suits(gist)]
 
 

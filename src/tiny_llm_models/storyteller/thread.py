@@ -1,4 +1,4 @@
-"""A thread: one way to read a story, and the faults found on that way."""
+"""A thread: one way to read a story, with the faults that this reading finds."""
 
 from __future__ import annotations
 

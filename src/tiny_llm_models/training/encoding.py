@@ -82,7 +82,7 @@ class Encoder:
         return self._tokenizer.encode_batch([text for text, _ in document.pieces])
 
     def _spelling(self, word: str, random: Random) -> _Spell | None:
-        """Choose the spelling of a word in one document. None keeps the tokenizer's spelling."""
+        """Choose the spelling of a word in one document. Return None to keep the tokenizer's spelling."""
         lot = random.random()
         if lot < _RANDOM_SHARE:
             tokens = [random.randrange(self._vocab_size) for _ in range(random.randint(1, 3))]

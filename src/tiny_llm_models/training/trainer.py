@@ -222,7 +222,8 @@ class Trainer:
         for optimizer, saved in zip(self._optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
         self.step, self.done, self._tokens = state["step"], state["done"], state["tokens"]
-        if self.log_file.exists():  # the log may have lines for steps after the checkpoint, which will be repeated
+        # The log may have lines for steps after the checkpoint. These steps will be repeated.
+        if self.log_file.exists():
             lines = self.log_file.read_text(encoding="utf-8").splitlines(keepends=True)
             kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= self.step]
             self.log_file.write_text("".join(kept), encoding="utf-8")
