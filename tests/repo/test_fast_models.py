@@ -1,4 +1,4 @@
-"""Models of fast layers compute what the plain ones do: `optimise` and `tune`, against float32 and dense weights."""
+"""Models with fast layers compute the plain models' results: `optimise` and `tune`, against dense float32 weights."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def quantised(name: str, dtype: mx.Dtype = mx.bfloat16, bits: int = 4) -> Any:
 
 
 def dense(layer: Any) -> Any:
-    """The layer in float32, as week 1 has it."""
+    """Return the plain layer of week 1 in float32."""
     if isinstance(layer, QuantizedLinear | QuantizedEmbedding):
         scales, biases = layer.scales.astype(mx.float32), layer.biases.astype(mx.float32)
         weight = mx.dequantize(layer.packed, scales, biases, layer.group_size, layer.bits)
@@ -57,7 +57,7 @@ def dense(layer: Any) -> Any:
 
 
 def oracle(name: str, dtype: mx.Dtype = mx.bfloat16, bits: int = 4) -> np.ndarray:
-    """Logits of the plain model with the same numbers, in float32."""
+    """Return the logits of the plain model with the same numbers, in float32."""
     model = quantised(name, dtype, bits)
     for block in model.layers:
         block.input_layernorm, block.post_attention_layernorm = map(
@@ -77,7 +77,7 @@ def error(logits: mx.array, expected: np.ndarray) -> float:
 
 
 def in_pieces(model: Any, *pieces: int) -> mx.array:
-    """Logits of TOKENS, which the model reads piece by piece, with FlashAttention."""
+    """Return the logits of TOKENS, which the model reads piece by piece, with FlashAttention."""
     cache = KVCache(len(model.layers), attention=flash_attention)
     ends = np.cumsum(pieces)
     found = [model(TOKENS[:, end - length : end], cache) for end, length in zip(ends, pieces, strict=True)]
@@ -122,7 +122,7 @@ def test_optimised_dense_model():
 
 
 def test_tuned_batch():
-    """Rows of a batch do not see each other."""
+    """Rows of a batch do not affect each other."""
     model = quantised("story")
     tune(model)
     alone = [model(tokens[None]) for tokens in TOKENS.reshape(5, 10)]

@@ -1,4 +1,4 @@
-"""`--fill`: a learner's first tasks in a model that runs, with the reference's code wherever theirs is a stub."""
+"""`--fill`: a learner's first tasks in a model that runs, because the reference's code replaces each stub."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Clone:
 
 @pytest.fixture
 def clone(unchanged: Clone) -> Iterator[Clone]:
-    """Each test begins with stubs and nothing done."""
+    """Begin each test with stubs, and without progress."""
     yield unchanged
     write(unchanged)
     (unchanged.root / "progress.txt").unlink(missing_ok=True)
@@ -65,7 +65,7 @@ def sources(clone: Clone) -> dict[Path, bytes]:
 
 
 def edit(clone: Clone, name: str, old: str, new: str) -> int:
-    """The line that was edited."""
+    """Edit a file. Return the number of the edited line."""
     text = clone.file(name).read_text()
     assert text.count(old) == 1
     clone.file(name).write_text(text.replace(old, new))
@@ -73,7 +73,8 @@ def edit(clone: Clone, name: str, old: str, new: str) -> int:
 
 
 def assert_differs(run: subprocess.CompletedProcess[str], expected: str) -> int:
-    """The token from which on a text is told to be another than the reference's; how both go on was told, too."""
+    """Return the token from which on the text differs from the reference's. Check that the message quotes both
+    texts."""
     told = re.search(
         r"the reference from token (\d+) on: your text continues with '(.+)', the r.*'s with '(.+)'\.",
         run.stderr,
@@ -88,7 +89,7 @@ def assert_differs(run: subprocess.CompletedProcess[str], expected: str) -> int:
 
 @pytest.fixture(scope="module")
 def expected(unchanged: Clone) -> str:
-    """What the reference prints."""
+    """Return the text that the reference prints."""
     return unchanged.run("main", *TEXT).stdout
 
 
@@ -107,7 +108,7 @@ def test_a_first_task_runs_in_the_model(clone: Clone, expected: str) -> None:
 
 
 def test_whose_code_ran(clone: Clone, expected: str) -> None:
-    """A whole day has one name; what was not tested is told apart; what `solution` wrote is the reference's."""
+    """A whole day has one name; untested code is listed separately; code from `solution` counts as the reference's."""
     write(clone, "w1d1.1", "w1d1.2", "w1d3.1", "w1d3.2", "w1d4.1")
     (clone.root / "progress.txt").write_text("w1d1.1 solved\nw1d1.2 solved\nw1d3.1 solved\nw1d4.1 skipped\n")
     told = clone.run("main", "--impl", "mine", "--fill", *TEXT).stderr
@@ -144,7 +145,8 @@ def test_a_kernel_is_the_learners_once_it_is_written(clone: Clone) -> None:
 
 
 def test_an_error_of_the_learners_is_explained(clone: Clone) -> None:
-    """With its own file and line, though other functions stand above it; or with what it did to the reference's."""
+    """The message names the learner's own file and line, even if the reference's functions come before it in the file,
+    or says how the learner's result broke the reference's code."""
     write(clone, "w1d1.1", "w1d3.2")
     line = edit(clone, "attention.py", "    grouped = query.reshape(", "    grouped = query.reshappe(")
     run = clone.run("main", "--impl", "mine", "--fill", *TEXT)
@@ -186,7 +188,7 @@ def test_what_cannot_be_filled_in(clone: Clone, tmp_path: Path) -> None:
 
 
 def module_of(text: str, name: str, folder: Path) -> Any:
-    """A module of the reference, in place of which a learner wrote this text."""
+    """Return a module of the reference, whose code is replaced with this text of a learner."""
     file = folder / f"{name}.py"
     file.write_text(text)
     module = ModuleType(f"tiny_llm_ref.{name}")
@@ -196,7 +198,7 @@ def module_of(text: str, name: str, folder: Path) -> Any:
 
 
 def test_helpers_of_both_have_the_same_name(tmp_path: Path) -> None:
-    """And different meanings: each function calls its own."""
+    """The helpers differ in meaning: each function calls its own helper."""
     source = (REFERENCE / "quantize.py").read_text()
     text = make_stub(source) + "\n\ndef _pack(word):\n    return f'mine: {word}'\n"
     module = module_of(text, "quantize", tmp_path)
@@ -207,7 +209,7 @@ def test_helpers_of_both_have_the_same_name(tmp_path: Path) -> None:
 
 
 def test_a_class_that_is_one_task_is_taken_whole(tmp_path: Path) -> None:
-    """The half that is written keeps its numbers elsewhere than the reference's other half looks for them."""
+    """The learner's half stores its numbers in another attribute than the one that the reference's other half reads."""
     source = (REFERENCE / "positional_encoding.py").read_text()
     written = "        _check_dims(dims)\n        self.mine = seq_len\n"
     body = source.partition("traditional: bool = False):\n")[2].partition("    def __call__")[0]
@@ -247,7 +249,7 @@ def test_what_is_counted_as_missing(clone: Clone) -> None:
     ("layers", "is_cached"), [("plain", False), ("plain", True), ("kernels", True)], ids=["loop", "cache", "kernels"]
 )
 def test_what_is_needed_is_enough(layers: str, is_cached: bool, clone: Clone) -> None:
-    """With these tasks solved, and no others, the command runs; and no task in Metal is among them."""
+    """If only these tasks are solved, the command runs; and no task in Metal is among them."""
     needed = needs_of_text(layers == "kernels", layers, is_greedy=True, is_cached=is_cached)
     assert not needed & METAL
     write(clone, *needed)
@@ -269,7 +271,7 @@ def test_no_task_in_metal_is_needed_by_requests() -> None:
 
 
 def test_a_text_that_parts_from_the_references_later(clone: Clone, expected: str) -> None:
-    """The place is named, and how both go on."""
+    """The message names the first different token, and quotes both texts from there."""
     write(clone, *GREEDY)
     edit(
         clone,
@@ -282,7 +284,7 @@ def test_a_text_that_parts_from_the_references_later(clone: Clone, expected: str
 
 
 def test_ends_of_texts_are_compared() -> None:
-    """A text that ends where the reference's does, one that ends too early, and one that does not end."""
+    """One text ends where the reference's text does, one ends too early, and one does not end."""
     wanted = Wanted("tiny_llm", "story", "float32")
     model, tokenizer = models.load("story", mx.float32)
     messages = [{"role": "user", "content": "Mia put the red key in the old box. Where is the key?"}]

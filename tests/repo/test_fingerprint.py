@@ -1,4 +1,4 @@
-"""The digest of a day sees everything that can change a verdict, and no prose."""
+"""The digest of a day depends on everything that can change a verdict, and not on prose."""
 
 import os
 import re
@@ -114,7 +114,7 @@ device = pytest.fixture(lambda: None)  # nothing here computes on one
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory):
-    """The repository's inputs."""
+    """Return a copy of the repository's inputs."""
     root = tmp_path_factory.mktemp("copy")
     packages = [f"src/tiny_llm_{name}" for name in ("ref", "given", "native", "models", "course")]
     for name in (*packages, "src/metal_host", "tests"):
@@ -134,7 +134,7 @@ def digests_of_checks(root, *names):
 
 
 def changed(root, path, pattern, text, what, digests=digests):
-    """Whether an edit, which is undone, changes the digest of each of these days, or of these checks."""
+    """Tell, for each of these days or checks, whether an edit changes its digest. The edit is undone."""
     before = digests(root, *what)
     source = (root / path).read_text(encoding="utf-8")
     edited, count = re.subn(pattern, text, source, count=1)
@@ -200,7 +200,7 @@ def test_a_check_depends_on_what_it_imports_and_on_nothing_else(copy, name):
 
 
 def test_no_import_is_overlooked():
-    """The modules that Python loads are among those that are found by reading the code."""
+    """Reading the code finds at least the modules that Python loads."""
     file = ROOT / "tests/repo/bundled_answers.py"
     code = "import bundled_answers, sys; print(*(getattr(m, '__file__', '') for m in sys.modules.values()), sep='\\n')"
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{file.parent}"}
@@ -212,7 +212,7 @@ def test_no_import_is_overlooked():
 
 
 def test_every_version_of_python_gives_the_same_digest():
-    """CI runs several. Version 3.12.0 parses f-strings in its own way, 3.13 leaves out what is empty."""
+    """CI runs several versions. Version 3.12.0 parses f-strings in its own way, and 3.13 leaves out empty fields."""
     source = 'def f(x):\n    "Doc."\n    return "a" f"{x:>{x}}b" "c"  # a comment\n'
     assert python_code(source) == (
         "Module(body=[FunctionDef(name=str 'f',args=arguments(args=[arg(arg=str 'x')]),body=[Expr(value=Constant("

@@ -1,4 +1,4 @@
-"""Programs that run as forks of one process: they begin, are told, and end as programs that are started."""
+"""Programs that run as forks of one process behave like started programs: how they begin, get input, and end."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ device = pytest.fixture(lambda: None)  # nothing here computes on one
 
 @pytest.fixture(params=[pytest.param(True, marks=pytest.mark.skipif(not forks.CAN_FORK, reason="a Mac")), False])
 def can_fork(request, monkeypatch):
-    """The same as forks, and as programs that are started."""
+    """Run each test with forks, and with programs that are started."""
     monkeypatch.setattr(forks, "CAN_FORK", request.param)
     return request.param
 
@@ -54,7 +54,7 @@ def test_a_program_that_takes_too_long_is_killed():
 
 
 def test_a_program_in_a_terminal(can_fork):
-    """It leads a session, and Ctrl-C is a signal to it. Others run at the same time."""
+    """The program leads a session, so Ctrl-C sends it a signal. Other programs run at the same time."""
     ours, theirs = os.openpty()
     code = "import os, signal, sys\nsys.stdout.reconfigure(errors='replace')\n"
     code += "print(os.isatty(1), os.getsid(0) == os.getpid())\nsignal.pause()"

@@ -1,4 +1,4 @@
-"""What a newcomer reads first: README, front page, preface, commands and plans say what is there, and nothing else."""
+"""README, front page, preface, commands and plans, which a newcomer reads first, describe exactly what exists."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_what_is_where_exists() -> None:
 
 
 def plans() -> list[list[tuple[int, list[Day]]]]:
-    """Of each plan the weeks of the term: their numbers and days."""
+    """Return, for each plan, the weeks of the term: their numbers and days."""
     _, *sections = re.split("^## A plan for", text_of("book/instructors.md"), flags=re.MULTILINE)
     found = []
     for section in sections:
@@ -158,7 +158,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def front(built: Path, language: str) -> str:
-    """The article of the page."""
+    """Return the article of the page."""
     page = (built / language / "index.html").read_text(encoding="utf-8")
     return re.findall(r'<article role="main".*?</article>', page, re.DOTALL)[0]
 

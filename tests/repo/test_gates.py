@@ -1,4 +1,4 @@
-"""Each gate on single modules takes a good example and rejects bad ones, naming where."""
+"""Each gate for single modules accepts a good example, and rejects bad ones with their places."""
 
 import re
 

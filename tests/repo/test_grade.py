@@ -26,8 +26,8 @@ VICTIM = "{victim}"  # a file outside of the submission
 
 NO_WRITING, NO_READING = "Read-only file system|not permitted", "No such file|not permitted"  # on Linux, on a Mac
 
-# What no submission may do, and what it is told (a pattern). One submission tries all of this, and its error lists the
-# answers.
+# # Forbidden actions, and a pattern for the answer to each. One submission tries all of these actions, and its error
+# lists the answers.
 REFUSED = {
     "kills the judge": ("import os, signal; os.kill(os.getppid(), signal.SIGKILL)", "not permitted"),
     "forks": ("import os; os.fork()", "not permitted"),
@@ -51,8 +51,8 @@ TRIES = [
     )
 ]
 
-# What a submission does, how many points it gets of two (task 1 only is solved in all of them), what is said of it (a
-# pattern).
+# # For each submission: its code, its points out of two (only task 1 is solved in all submissions), and a pattern for
+# the message.
 HOSTILE = {
     "tries much": (at_call("said = []", *TRIES, "raise ValueError(chr(10).join(said))"), 0, "ValueError"),
     "hangs": (at_call("while True: pass"), 0, "no answer within"),
@@ -108,7 +108,7 @@ HOSTILE = {
 
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory):
-    """All of them graded in one run, as an instructor does."""
+    """Grade all submissions in one run, as an instructor does."""
     folder = tmp_path_factory.mktemp("class")
     victim = folder / "victim.txt"
     victim.write_text("kept")
@@ -157,7 +157,7 @@ def test_no_process_is_left(graded):
 
 
 def workers():
-    """The processes that run submissions which are graded here."""
+    """Return the processes that run the submissions of this test."""
     shown = subprocess.check_output(["ps", "-wweo", "args"], text=True)
     return [line for line in shown.splitlines() if WORKER in line and FOLDER.name in line]
 
@@ -189,7 +189,7 @@ def test_ctrl_c_ends_everything(tmp_path, sent, code):
 
 
 def test_nothing_that_was_handed_in_is_imported_by_the_judge(tmp_path):
-    """Python looks in the current folder first."""
+    """The test matters because Python looks in the current folder first."""
     folder, script = tmp_path / "class", tmp_path / "tiny-llm"
     package(folder / "ann", layer_norm=RIGHT)
     for name in ("pytest", "json", "numpy"):
@@ -202,7 +202,7 @@ def test_nothing_that_was_handed_in_is_imported_by_the_judge(tmp_path):
 
 
 def test_a_judge_that_is_killed_costs_one_submission(tmp_path):
-    """On systems that cannot keep a submission from it, or by a system that has no memory left."""
+    """On some systems, a submission can kill its judge; or a system that has no memory left does."""
     folder = tmp_path / "two"
     package(folder / "eve" / "tiny_llm", layer_norm=at_call("while True: pass"))
     package(folder / "zoe" / "tiny_llm", layer_norm=RIGHT)
@@ -223,7 +223,7 @@ def test_a_judge_that_is_killed_costs_one_submission(tmp_path):
 
 
 def test_what_tests_ask_of_mlx_is_asked_where_the_code_runs(tmp_path):
-    """Its random numbers, and the memory that it takes; and whether an object of the other process is true."""
+    """MLX's random numbers, its memory use, and the truth value of an object come from the other process."""
     shutil.copytree(REFERENCE, tmp_path / "tiny_llm", ignore=shutil.ignore_patterns("built", "__pycache__"))
     files = [ROOT / "tests" / f"test_week_{day}.py" for day in ("1_day_7", "2_day_1", "2_day_7")]
     names = "every_draw_is_another or no_new_array or false_while_empty or memory_of_keys"

@@ -1,4 +1,5 @@
-"""`tiny-llm grade` against submissions that try everything: in a sandbox nothing succeeds, without one only reading."""
+"""`tiny-llm grade` against submissions that try every attack: with a sandbox none succeeds, without one only
+reading."""
 
 import json
 import os
@@ -35,7 +36,7 @@ STAYS = at_call(  # a process that does what it can to outlive its judge, and th
 
 
 def state(folder):
-    """Of all that is outside of the submissions."""
+    """Return the modes and contents of all files outside of the submissions."""
     return {file.name: (oct(file.lstat().st_mode), file.read_bytes()) for file in sorted(folder.iterdir())}
 
 
@@ -51,7 +52,7 @@ def outside(tmp_path):
 
 @pytest.fixture
 def names(tmp_path, outside):
-    """What the attacks are about: all of it is there to be read, and the port takes connections."""
+    """Return the targets of the attacks. All of them can be read, and the port accepts connections."""
     other = tmp_path / "submissions" / "other" / "layer_norm.py"
     other.parent.mkdir(parents=True)
     other.write_text("# another student's work\n")
@@ -76,7 +77,7 @@ def names(tmp_path, outside):
 
 
 def grade(folder, language, names, *options, **environment):
-    """The task's grade, and what a submission ran in."""
+    """Return the task's grade, and the sandbox in which the submission ran."""
     file, hostile, task = SUBMITTED[language]
     package = folder / "submissions" / "hostile" / "tiny_llm"
     (package / "kernels").mkdir(parents=True)
@@ -122,18 +123,18 @@ def shared_memory():
 
 
 def without_sandbox(folder):
-    """An environment in which bubblewrap does not work."""
+    """Return an environment in which bubblewrap does not work."""
     return {"PATH": f"{Path(script(folder, 'bwrap', 'exit 1')).parent}:{os.environ['PATH']}"}
 
 
 def processes(temporary):
-    """Names and commands of the processes of a `grade` with this temporary folder, which is in all of the commands."""
+    """Return the names and commands of the processes of a `grade`, all of which name this temporary folder."""
     shown = subprocess.check_output(["ps", "-wweo", "comm,args"], text=True)
     return [line for line in shown.splitlines() if str(temporary) in line]
 
 
 def assert_nothing_left(temporary):
-    """No process, so no socket either, and no file."""
+    """Check that no process, and so no socket, and no file is left."""
     until(lambda: not processes(temporary), 120, told=lambda: processes(temporary))
     assert {file.name for file in temporary.iterdir()} <= {"mlx"}  # where the judge's MLX compiles
 
@@ -142,7 +143,7 @@ def assert_nothing_left(temporary):
 @pytest.mark.parametrize("environment", [lambda folder: {}, without_sandbox], ids=["in a sandbox", "without one"])
 @pytest.mark.parametrize("ended", ["the command", "the judge"])
 def test_no_process_outlives_its_judge(tmp_path, environment, ended):
-    """Ctrl-C comes, or the system has no memory left and kills the judge."""
+    """Ctrl-C ends the judge, or a system without free memory kills it."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     package(tmp_path / "hostile" / "tiny_llm", layer_norm=STAYS)

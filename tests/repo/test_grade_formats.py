@@ -1,4 +1,4 @@
-"""The formats of `tiny-llm grade`: each is valid for those who read it, whatever a submission is called or says."""
+"""The formats of `tiny-llm grade`: each is valid for its readers, whatever a submission's name and output are."""
 
 import json
 import os
@@ -29,7 +29,7 @@ from tiny_llm_course.ui.terminal import signs
 DAY = ["--week", "1", "--day", "4"]
 CHECKS = {"gradescope": check_gradescope, "classroom": check_classroom, "exercism": check_exercism}
 MISTAKE = RIGHT.replace("* self.weight", "")
-# What a submission's error says: lone surrogates, control characters, ends of XML, HTML and CSV, commands of GitHub.
+# # The text of a submission's error: lone surrogates, control characters, ends of XML, HTML and CSV, GitHub's commands.
 SAYS = (
     "\udce9 \ud800 \x00 \x07 \x1b[2J \x9b \uffff \u202e ]]> --> </failure> <b>&amp; \" '\r\n"
     "=cmd()\r::error title=Points::19/19\n   ::stop-commands::x\n##[error]x\n\x85 \u2028 田中"
@@ -38,7 +38,7 @@ SAYS = (
 
 @pytest.fixture(scope="module")
 def submitted(tmp_path_factory):
-    """In folders, ZIP files and odd places."""
+    """Write submissions in folders, in ZIP files and under odd names."""
     folder = tmp_path_factory.mktemp("submitted")
     package(folder / "ann" / "src" / "tiny_llm", layer_norm=RIGHT)
     package(folder / "bob", layer_norm=MISTAKE, basics=stub("basics.py"))
@@ -65,7 +65,7 @@ POINTS |= {'eve, "q" 田中': "0", "broken": "0", "outside": "0"} | (
 
 @pytest.fixture(scope="module")
 def grades(submitted):
-    """Of all that was submitted. Each format shows the same grades."""
+    """Grade all submissions. Each format shows these grades."""
     return graded_as_json(submitted)
 
 
@@ -78,7 +78,7 @@ def graded_as_json(*arguments, **options):
 
 @pytest.fixture(scope="module")
 def written(submitted, grades, tmp_path_factory):
-    """By format, what the command writes into a file, or into a folder."""
+    """Return the file or folder that the command writes in each format, keyed by format."""
     folder, texts = tmp_path_factory.mktemp("written"), {}
     for form in (*TOGETHER, *EACH):
         run = grade(submitted, *DAY, "--format", form, "--out", folder / form, fresh=False)
@@ -91,7 +91,7 @@ def written(submitted, grades, tmp_path_factory):
 
 
 def shown(form, grades, name):
-    """What a format that writes a file for each submission writes for this one."""
+    """Return this submission's file in a format that writes one file per submission."""
     [one] = [one for one in grades if one.name == name]
     return CHECKS[form](json.dumps(EACH[form](one), ensure_ascii=False))
 
@@ -181,7 +181,7 @@ OUTCOMES = {
 @pytest.mark.parametrize("problem", ["", SAYS, "=x\n" * 9_000])
 @pytest.mark.parametrize("outcome", OUTCOMES)
 def test_any_grade_is_valid_in_any_format(outcome, problem):
-    """Of a run that was cut short as well, and in a file that an older version of the course wrote."""
+    """The run may have been cut short, or an older version of the course may have written the file of grades."""
     message = {SOLVED: "", FAILED: SAYS * 400, UNSOLVED: ""}
     tasks = [TaskGrade(task, 1, 2, of, message=message[of]) for task, of in zip(TASKS, OUTCOMES[outcome], strict=True)]
     entry = Grade(f"{SAYS}, {outcome}", tuple(tasks), problem, 2.5).as_json()
@@ -250,7 +250,7 @@ def test_exercism(grades):
 
 @pytest.mark.parametrize("form", ["table", "json"])
 def test_a_terminal_need_not_know_all_characters(tmp_path, form):
-    """A table shows others as escapes; what programs read is UTF-8."""
+    """A table shows other characters as escapes; formats for programs are UTF-8."""
     (tmp_path / "田中é").mkdir()
     environment = ENVIRONMENT | {"PYTHONIOENCODING": "latin-1"}
     command = [sys.executable, "-m", "tiny_llm_course", "grade", str(tmp_path), *DAY, "--format", form]

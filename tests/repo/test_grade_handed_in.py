@@ -1,4 +1,4 @@
-"""What students and learning platforms hand over: the package is found, or the row says why not."""
+"""Files that students and learning platforms hand over: the package is found, or the row says why not."""
 
 import bz2
 import gzip
@@ -22,7 +22,7 @@ NO_ENTRY = "expected a folder, a ZIP or tar archive, or a file of the package su
 
 
 def zipped(file, *names, method=zipfile.ZIP_DEFLATED):
-    """A ZIP of these files, or of those in a mapping."""
+    """Write a ZIP file with these files, or with the files in a mapping."""
     file.parent.mkdir(parents=True, exist_ok=True)
     contents = names[0] if isinstance(names[0], dict) else dict.fromkeys(names, TASK)
     with zipfile.ZipFile(file, "w", method) as archive:
@@ -42,7 +42,7 @@ def tarred(file, mode, *names):
 
 
 def header(name, size, kind):
-    """Of a member of a tar archive."""
+    """Return the header of a member of a tar archive."""
     info = tarfile.TarInfo(name)
     info.size, info.type = size, kind
     return info.tobuf(tarfile.GNU_FORMAT)
@@ -55,7 +55,7 @@ def damage(file, start, count):
 
 
 def encrypt(file):
-    """Say of all files that they are encrypted."""
+    """Mark all files in an archive as encrypted."""
     content = file.read_bytes()
     for mark, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
         at = content.index(mark) + place
@@ -71,7 +71,7 @@ def linked_tar(file):
             archive.addfile(info)
 
 
-# By the name of the row: what makes the entry of the folder, and the files that are found.
+# # Keyed by the row's name: a function that makes the entry of the folder, and the files that are found.
 FOUND = {
     "STUDENT_123_assignsubmission_file_": (lambda at: zipped(at / "submission.zip", f"tiny_llm/{NORM}"), [NORM]),
     "STUDENT_124_file": (lambda at: zipped(at / "submission.zip", f"hw/src/tiny_llm/{NORM}", "hw/a.md"), [NORM]),
@@ -108,7 +108,7 @@ FOUND = {
     ),
 }
 
-# By the name of the row: what makes the entry, and why nothing is graded.
+# # Keyed by the row's name: a function that makes the entry, and the reason why nothing is graded.
 REFUSED = {
     "nothing": (lambda at: at.mkdir(), "expected a package tiny_llm, found none: no files"),
     "other files": (
@@ -184,7 +184,7 @@ REFUSED = {
     ),
 }
 
-# By the name of the row: what makes the entry, and what is said of files that are left out.
+# # Keyed by the row's name: a function that makes the entry, and the message about files that are left out.
 NOTED = {
     "with a FIFO": (lambda at: [write(at / NORM), os.mkfifo(at / "mlp.py")], "left out: mlp.py (a FIFO)"),
     "with a link": (lambda at: [write(at / NORM), (at / "mlp.py").symlink_to(NORM)], "left out: mlp.py (a link)"),
@@ -203,7 +203,8 @@ NOTED = {
 
 
 def negative_size():
-    """A member that is to be -512 bytes long, at which some versions of tarfile read the same again for ever."""
+    """Return an archive with a member of size -512, for which some versions of tarfile read the same header for
+    ever."""
     content = bytearray(header(NORM, 0, tarfile.REGTYPE))
     content[124:136] = (-512).to_bytes(12, "big", signed=True)
     content[148:156] = b" " * 8
@@ -223,7 +224,7 @@ def listening(at):
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
-    """All of them in one folder, as an instructor gets them."""
+    """Put all entries into one folder, as an instructor gets them, and return the rows."""
     folder = tmp_path_factory.mktemp("class") / "handed in"
     folder.mkdir()
     for name, (make, _) in (FOUND | REFUSED | NOTED).items():
@@ -269,7 +270,7 @@ def test_files_of_other_programs_do_not_count(tmp_path, monkeypatch, make):
 
 
 def test_a_virtual_environment_is_not_searched(tmp_path, monkeypatch):
-    """With its tens of thousands of files, on a slow disk."""
+    """A virtual environment has tens of thousands of files, and the disk may be slow."""
     write(tmp_path / ".venv" / "lib" / "mlp.py")
     write(tmp_path / NORM)
     seen, scandir = [], os.scandir
@@ -279,7 +280,7 @@ def test_a_virtual_environment_is_not_searched(tmp_path, monkeypatch):
 
 
 def test_an_archive_that_takes_hours_to_read_is_given_up(tmp_path, monkeypatch):
-    """In some versions of tarfile, the time for such a header grows with the square of its length."""
+    """In some versions of tarfile, the time for such a header grows with the square of the header's length."""
     body = b"1" * 2**19
     (tmp_path / "slow.tar").write_bytes(header("x", len(body), b"x") + body + header(NORM, 0, b"0") + bytes(1024))
     monkeypatch.setattr(submissions, "SECONDS", 2)

@@ -1,4 +1,4 @@
-"""`tiny-llm grade` with kernels: right, wrong and hostile C++ side by side, and a grader that lives on."""
+"""`tiny-llm grade` with kernels: right, wrong and hostile C++ side by side, which the grader survives."""
 
 import json
 import shutil
@@ -27,13 +27,13 @@ MISTAKE = next(mistake for mistake in entry_of(TASK).mistakes if mistake.id == "
 
 
 def at_call(line):
-    """The right kernel, which does something else first."""
+    """Return the right kernel, with this line at the beginning of each call."""
     before = "    // task w2d5.3 begin\n"
     assert RIGHT.count(before) == 1
     return RIGHT.replace(before, f"{before}    {line}\n")
 
 
-# What a submission's swiglu.cpp does, how many points it gets, what is said of it.
+# # For each submission: the change to swiglu.cpp, its points, and the message.
 SUBMITTED = {
     "is wrong": (mutant_sources(REFERENCE, TASK, MISTAKE)["kernels/swiglu.cpp"], 0, "values differ"),
     "does not compile": (at_call("flaot x = 0;"), 0, "kernels/swiglu.cpp:14: 'flaot' was not declared in this scope"),
@@ -53,7 +53,7 @@ SUBMITTED = {
 
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory):
-    """All of them graded in one run, with files of the course itself beside them that are not taken."""
+    """Grade all submissions in one run. They also contain files of the course itself, which are not taken."""
     folder = tmp_path_factory.mktemp("class")
     for name, (source, _, _) in SUBMITTED.items():
         package = folder / "submissions" / name / "src" / "tiny_llm"
@@ -72,7 +72,7 @@ def graded(tmp_path_factory):
 
 
 def split(entry):
-    """What is said of the task, and of the day's other tasks."""
+    """Return the grades of the task, and of the day's other tasks."""
     tasks = {task["task"]: task for task in entry["tasks"]}
     return tasks.pop(str(TASK)), list(tasks.values())
 
@@ -101,14 +101,15 @@ def test_a_wrong_kernel_is_named(graded):
 
 @pytest.fixture
 def package(tmp_path):
-    """The reference's kernels, of which none is compiled."""
+    """Return the reference's kernels, none of them compiled."""
     unused = shutil.ignore_patterns("built", "__pycache__")
     shutil.copytree(REFERENCE / "kernels", tmp_path / "tiny_llm" / "kernels", ignore=unused)
     return tmp_path / "tiny_llm"
 
 
 def test_all_compilers_of_a_submission_share_its_seconds(package, monkeypatch):
-    """Each takes 20 seconds, of the 50 that are there for all. A kernel that the course does not ask for takes none."""
+    """Each compiler takes 20 of the 50 seconds for all compilers. A kernel that the course does not ask for takes
+    none."""
     now, seconds_of = 0.0, {}
 
     def compile_one(folder, file, sandbox, memory, seconds, stop):
@@ -145,5 +146,5 @@ def test_memory_of_the_compiler(package):
     ],
 )
 def test_files_of_the_course_are_not_taken(path, taken):
-    """Not in other letters either, which a Mac's disk takes for the same."""
+    """Nor are they taken if their names differ in case, which a Mac's disk ignores."""
     assert is_taken(path, Workspace()) == taken

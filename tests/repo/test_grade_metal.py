@@ -1,4 +1,4 @@
-"""`tiny-llm grade` with kernels in Metal: run on the submission's behalf, and watched as in any test."""
+"""`tiny-llm grade` with kernels in Metal, which run on the submission's behalf, and are watched as in any test."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ RACES, LEFT_OUT, APART = (
     entry_of(TASK).mistake(id) for id in ("all-lanes-write", "last-rows-left-out", "a-run-for-each-lane")
 )
 
-# What a submission's file holds, how many points it gets, what is said of it.
+# # For each submission: its file, its points, and the message.
 SUBMITTED = {
     "is right": (RIGHT, 1, ""),
     "races": (mutant_sources(REFERENCE, TASK, RACES)[NAME], 0, "data race on out[0]"),
@@ -40,7 +40,7 @@ SUBMITTED = {
 
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory):
-    """All of them graded in one run, with a file of the course itself beside them that is not taken."""
+    """Grade all submissions in one run. One has a file of the course itself, which is not taken."""
     folder = tmp_path_factory.mktemp("class")
     for name, (source, _, _) in SUBMITTED.items():
         kernels = folder / "submissions" / name / "src" / "tiny_llm" / "kernels"
@@ -67,7 +67,7 @@ def test_each_kernel_gets_what_it_deserves(graded, name):
 
 
 def test_an_error_is_compared_wherever_it_was_raised():
-    """So a submission's mistake is named: what its process said equals what the mistake itself says here."""
+    """The submission's process raises the same error as the mistake itself does here, so the mistake gets its name."""
     text = "kernel 'k': data race on part[{}]: a write\n    {}.metal:{}: code\n  by thread (1, 0, 0)\n  No barrier."
     seen = Observation(error=RemoteError("KernelError: " + text.format(3, "theirs", 7)))
     assert seen.equals(Observation(error=KernelError(text.format(3, "ours", 9))))

@@ -1,4 +1,4 @@
-"""An interrupted `tiny-llm grade` goes on where it was, and grades anew what has changed."""
+"""An interrupted `tiny-llm grade` goes on where it stopped, and grades changed submissions again."""
 
 import errno
 import fcntl
@@ -29,7 +29,7 @@ GRADE = Grade("ann", (TaskGrade(TaskId(1, 4, 1), 9, 9, SOLVED), TaskGrade(TaskId
 
 
 def test_the_same_command_grades_the_rest(tmp_path):
-    """Of three submissions two are finished when Ctrl-C comes. Then one of these two changes."""
+    """When Ctrl-C comes, two of three submissions are finished. Then one of these two changes."""
     folder, mine = tmp_path / "class", f"# {tmp_path}\n"  # which no earlier run of this test has graded
     package(folder / "ann", layer_norm=RIGHT + mine)
     package(folder / "bob", layer_norm=RIGHT + mine)
@@ -58,7 +58,7 @@ def test_the_same_command_grades_the_rest(tmp_path):
 
 @pytest.fixture
 def course(tmp_path, monkeypatch):
-    """A small course."""
+    """Return a small course."""
     for name in ("tests/test_week_1_day_4.py", "src/tiny_llm_ref/layer_norm.py", "tests/repo/gates.py"):
         write(tmp_path / name, "x = 1\n")
     write(tmp_path / "pyproject.toml", "")
@@ -150,12 +150,12 @@ def test_other_grades_are_final():
 
 
 def run_with(error):
-    """A run in which a test ended with this error."""
+    """Return a run in which a test ended with this error."""
     return PytestRun(results=[Result("test_task_1", TaskId(1, 4, 1), "failed", message=_message(error))])
 
 
 def test_a_lock_of_a_submission_keeps_nobody_waiting(course):
-    """Whoever can read a file can lock it."""
+    """Any process that can read a file can lock it."""
     kept(course).add(ANN, GRADE)
     files = [*(course / "grades").iterdir(), *course.glob("*.lock")]
     for file in files:
@@ -165,7 +165,7 @@ def test_a_lock_of_a_submission_keeps_nobody_waiting(course):
 
 
 def test_a_grade_counts_where_it_cannot_be_marked_as_used(course, monkeypatch):
-    """On a disk that may only be read."""
+    """The disk is read-only."""
     kept(course).add(ANN, GRADE)
 
     def touch(file):
@@ -206,7 +206,7 @@ def age(file, days):
 
 
 def test_real_files_of_the_course_count():
-    """The tests of all days, and the code that grades."""
+    """These files are the tests of all days, and the code that grades."""
     files = set(module._files(None))
     root = Path(__file__).resolve().parents[2]
     for name in ("tests/test_week_3_day_7.py", "tests/helpers.py", "src/tiny_llm_course/grading/worker.py"):

@@ -1,4 +1,4 @@
-"""Habits that make readers stop are found where they are, and new ones are a warning. It never fails."""
+"""Habits that stop readers are found, with their places, and new ones give a warning. The check never fails."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_only_prose_is_read(file, content, expected):
 
 @pytest.fixture
 def repository(tmp_path):
-    """A page with two habits, which are written down."""
+    """Return a repository with a page that has two recorded habits."""
     write(tmp_path, "one.md", "Nobody reads behind it.\n")
     write(tmp_path, "two.md", "It lies there.\n")
     known = {"book": {"behind": {"book/one.md": 1}, "nobody, somebody": {"book/one.md": 1}, "lies": {"book/two.md": 1}}}
@@ -211,5 +211,5 @@ def test_new_habits_are_a_warning(repository):
 
 
 def test_habits_of_this_repository():
-    """A warning: whether a sentence is good, a reader decides."""
+    """They give a warning only, because a reader decides whether a sentence is good."""
     warn_of_new_habits(ROOT)

@@ -1,4 +1,5 @@
-"""`tiny-llm install`, and what works without a clone. .ci/run installs for real; these tests need no network."""
+"""`tiny-llm install`, and the commands that work without a clone. .ci/run installs for real; these tests need no
+network."""
 
 import os
 import shutil
@@ -82,7 +83,7 @@ def test_no_group_brings_another():
 
 @pytest.fixture
 def without_serve(monkeypatch, tmp_path):
-    """Of what the server needs, `absent` is not installed. It is, once this folder has it."""
+    """Hide the packages in `absent`, which the server needs, until this folder contains them."""
     monkeypatch.setattr(extras, "requirements_of", lambda part: {"serve": ["absent>=1"]}.get(part, []))
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -128,7 +129,7 @@ def test_a_command_says_what_to_install_for_it(monkeypatch, name, what):
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """Where the packages are as a wheel has them: in site-packages, with no clone around."""
+    """Return a site-packages folder with the packages as a wheel installs them, without a clone."""
     site = tmp_path_factory.mktemp("environment") / "site-packages"
     for package in (ROOT / "src").iterdir():
         if package.is_dir() and not package.name.endswith(".egg-info"):

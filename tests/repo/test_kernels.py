@@ -1,4 +1,4 @@
-"""What runs kernels: compiling at the same time, threads, forks, exits, what is said when something is missing."""
+"""The code that runs kernels: simultaneous compilers, threads, forks, exits, and messages when something is missing."""
 
 import os
 import shutil
@@ -55,13 +55,13 @@ def prints(code, **environment):
 
 @pytest.fixture
 def kernels(tmp_path):
-    """A copy of what runs kernels, with an MLX extension, and nothing compiled."""
+    """Return a copy of the code that runs kernels, with an MLX extension, and without compiled kernels."""
     ignored = shutil.ignore_patterns("__pycache__", "[a-z]*-*.so", "*.txt")
     return shutil.copytree(ROOT / "src/tiny_llm_native", tmp_path / "tiny_llm_native", ignore=ignored)
 
 
 def double(kernels, body, before="", after="", **environment):
-    """Run a kernel with this body in a process of its own. before, after: what else this process does."""
+    """Run a kernel with this body in a process of its own. before, after: further code of this process."""
     (kernels / "twice.cpp").write_text(FILE.replace("BODY", body))
     return python(TWICE.replace("BEFORE", before) + after, PYTHONPATH=str(kernels.parent), **environment)
 
@@ -97,7 +97,7 @@ def test_a_number_of_threads_that_is_none(text):
 
 
 def test_other_processes_want_the_processors_too():
-    """Two on each of them: a kernel gets a third of the time, and not a hundredth."""
+    """Two other processes run on each processor: a kernel gets a third of the time, and not a hundredth."""
     code = START + "extension.set_threads(os.cpu_count())\ncount, end = 0, time.monotonic() + 2\n"
     code += "while time.monotonic() < end:\n    mx.eval(softmax.softmax(x)); count += 1\nprint(count)"
     alone = int(prints(code))
@@ -111,7 +111,7 @@ def test_other_processes_want_the_processors_too():
 
 
 def test_a_header_that_hides_one_of_the_course(tmp_path):
-    """The compiler looks next to the kernel first."""
+    """The compiler looks for headers next to the kernel first."""
     for name in ("own.h", "kernel.h"):
         (tmp_path / name).write_bytes((ROOT / "src/tiny_llm_native/kernel.h").read_bytes())
     source = tmp_path / "twice.cpp"
@@ -179,14 +179,14 @@ def test_a_watched_kernel_writes_where_it_may_not(kernels, body, said):
     ],
 )
 def test_guarded_inputs_end_before_memory_that_is_barred(kernels, body, said):
-    """What is read there may be without consequence. Another fault ends the program as ever."""
+    """The result may not depend on the memory read there. Any other fault ends the program as usual."""
     watched = {"TINY_LLM_KERNELS": "watched", "PYTHONFAULTHANDLER": "1"}
     run = double(kernels, body, before="extension.guard_inputs(True)", **watched)
     assert said in run.stdout + run.stderr
 
 
 def test_only_tests_load_the_build_that_watches():
-    """What programs load can neither inject races nor guard memory."""
+    """The build that programs load can neither inject races nor guard memory."""
     code = """
 from tiny_llm_native import extension
 names = set(vars(extension.mlx_extension()))
@@ -314,7 +314,7 @@ CHANGED_LINES = [
 
 @pytest.mark.parametrize("mode", ["", "watched"])
 def test_a_kernel_that_changes_arrays(kernels, mode):
-    """In their own memory, unless somebody else refers to them; a watched one works on copies in any case."""
+    """It changes them in place unless something else refers to them. A watched kernel always works on copies."""
     (kernels / "changed.cpp").write_text(CHANGED.replace("MORE", ""))
     lines = prints(CHANGED_CODE, TINY_LLM_KERNELS=mode, PYTHONPATH=str(kernels.parent)).splitlines()
     assert lines == [f"{CHANGED_LINES[0]} {not mode}", *CHANGED_LINES[1:]]

@@ -1,4 +1,4 @@
-"""What the commands say, in both languages: the texts themselves, and each place that uses one."""
+"""The messages of the commands in both languages: the texts themselves, and each place that uses a text."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def trees() -> dict[Path, ast.Module]:
 
 @cache
 def error_classes() -> set[str]:
-    """CommandError, and what is derived from it."""
+    """Return the names of CommandError and its subclasses."""
     classes = [node for tree in trees().values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     derived = {node.name for node in classes if any("CommandError" in ast.unparse(base) for base in node.bases)}
     return {"CommandError", *derived}
@@ -55,7 +55,7 @@ def calls(*names: str) -> Iterator[tuple[str, ast.Call]]:
 
 
 def named_calls() -> Iterator[tuple[str, str, ast.Call]]:
-    """Place, name without what it is an attribute of, call."""
+    """Yield the place, the function's name without the object it belongs to, and the node of each call."""
     for file, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
@@ -64,7 +64,7 @@ def named_calls() -> Iterator[tuple[str, str, ast.Call]]:
 
 
 def literals(text: ast.expr) -> Iterator[str]:
-    """What of an expression is text as it is: not what is in the braces of an f-string, nor an argument of a call."""
+    """Yield the literal texts of an expression, without the braces of f-strings and without arguments of calls."""
     if isinstance(text, ast.Constant):
         yield str(text.value)
     elif isinstance(text, ast.JoinedStr):
@@ -80,7 +80,7 @@ def fields(text: str) -> set[str]:
 
 
 def test_errors_are_raised_by_key() -> None:
-    """With a key that is written out, and with the values that its text names: no text can lack one."""
+    """The key is a literal, and the call gives all values that the text names, so no text lacks a value."""
     used = set()
     for place, call in calls("phrase", *error_classes()):
         assert call.args, f"{place}: expected a key of errors.toml"
@@ -123,7 +123,7 @@ def test_messages_get_what_they_name() -> None:
 
 
 def test_prose_is_printed_by_key() -> None:
-    """What is printed holds no words of its own. Scripts of maintainers may."""
+    """Printing code has no words of its own. Scripts of maintainers may have some."""
     for place, name, call in named_calls():
         if name in PRINTERS and call.args and not place.startswith(FOR_MAINTAINERS):
             written = " ".join(literals(call.args[0]))
@@ -143,7 +143,7 @@ def test_texts_exist_in_both_languages(texts: dict[str, dict[str, str]]) -> None
 
 
 def test_every_command_is_asked_for_a_language() -> None:
-    """And its errors are told in it."""
+    """Its errors are in this language, too."""
     told = set()
     for file, tree in trees().items():
         for function in ast.walk(tree):
@@ -245,7 +245,7 @@ PROVOKED = [  # what is typed: which error of errors.toml that is
 def test_errors_as_they_are_shown(
     typed: str, keys: str, language: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A line in the language of the locale, and nothing of the other one but names and what libraries say."""
+    """An error is a line in the language of the locale, in which only names and libraries use the other language."""
     for name, content in FILES_TO_READ.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
@@ -272,7 +272,7 @@ def recorded(call: Callable[..., str], told: list[str]) -> Callable[..., str]:
 
 
 def test_chat_in_japanese() -> None:
-    """All that it says by itself. The model's answer is on stdout."""
+    """All messages of the command are in Japanese. The model's answer is on stdout."""
     lines = ["/help", "/system x", "/system", "/reset", "/nope", "Hello", "x " * 9999, *["x " * 250] * 3]
     options = ["--lang", "ja", "--max-tokens", "9", "--temp", "0"]
     result = CliRunner().invoke(app, ["chat", *options], input="\n".join(lines))
@@ -294,7 +294,7 @@ def test_main_in_japanese() -> None:
 
 
 def test_the_language_ends_with_the_command() -> None:
-    """A test or a server runs several commands in one process."""
+    """This matters because a test or a server runs several commands in one process."""
     before = Messages().language
     with pytest.raises(Exit), reporting("ja") as words:
         raise CommandError("prompt_empty") if words.language == "ja" else AssertionError

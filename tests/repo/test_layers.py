@@ -1,4 +1,4 @@
-"""The sub-packages of the command: which may import which, lazy imports included."""
+"""The sub-packages of the command, and which other sub-packages each may import, lazy imports included."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 COURSE = Path(__file__).resolve().parents[2] / "src" / "tiny_llm_course"
-# A sub-package imports from rows above its own only. The entry points import from all of them.
+# # A sub-package imports only from rows before its own. The entry points import from all sub-packages.
 LAYERS = """
     tasks
     catalogue ui
@@ -25,13 +25,13 @@ ENTRY_POINTS = {"__init__", "__main__", "commands", "notebook"}
 
 
 def modules() -> dict[str, Path]:
-    """The modules by their dotted names below the package; `__init__` ends the name of a package."""
+    """Return the modules, keyed by their dotted names within the package; a package's key ends in `__init__`."""
     files = (file for file in sorted(COURSE.rglob("*.py")) if "pristine" not in file.parts)
     return {".".join(file.relative_to(COURSE).with_suffix("").parts): file for file in files}
 
 
 def imports_of(name: str, file: Path, known: set[str]) -> Iterator[tuple[int, str]]:
-    """Line and name of each module of the package that a module imports."""
+    """Yield line and name of each module of the package that a module imports."""
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if not isinstance(node, ast.ImportFrom):
             continue

@@ -17,7 +17,7 @@ clone = pytest.fixture(new_clone, scope="module")
 
 @pytest.fixture(autouse=True)
 def fresh(clone):
-    """Every test begins with stubs and nothing done."""
+    """Begin every test with stubs, and without progress."""
     yield
     for name in names(clone):
         clone.file(name).write_text(clone.solved(name))
@@ -26,7 +26,7 @@ def fresh(clone):
 
 
 def names(clone):
-    """The learner's files, of Python, C++ and Metal."""
+    """Return the learner's files in Python, C++ and Metal."""
     reference = clone.root / "src/tiny_llm_ref"
     return [str(file.relative_to(reference)) for file in code_files(reference)]
 
@@ -74,7 +74,8 @@ def test_next_goes_on_when_a_task_is_solved(clone):
 
 
 def test_who_begins_with_the_warm_up_goes_through_it(clone):
-    """And then to week 1; who leaves it for week 1 is not sent back, not even at the end."""
+    """After the warm-up comes week 1. A learner who leaves the warm-up for week 1 is never sent back, not even at the
+    end."""
     clone.file("foundations.py").write_text(clone.solved("foundations.py", "w0d1.1"))
     assert clone.run("test", "w0d1.1").returncode == 0
     shown = clone.run("next").stdout
@@ -267,7 +268,7 @@ def test_a_day_is_filled_in_and_skipped(clone):
 
 
 def test_every_day_can_be_filled_in(clone):
-    """The result is the reference, byte for byte."""
+    """The filled-in files equal the reference's, byte for byte."""
     clone.run_in_a_row([["solution", "--day", f"{day.week}.{day.number}"] for week in weeks() for day in week.days])
     for name in names(clone):
         assert clone.file(name).read_text() == (clone.root / "src/tiny_llm_ref" / name).read_text()
@@ -278,7 +279,7 @@ def test_every_day_can_be_filled_in(clone):
 
 
 def test_a_task_in_cpp_is_filled_in_and_taken_back(clone):
-    """Its region, and nothing else of the file."""
+    """Only the task's region of the file changes."""
     file, own = clone.file("kernels/softmax.cpp"), "\n// my notes\n"
     file.write_text(file.read_text() + own)
     assert "+" in clone.run("solution", "w2d2.3").stdout
@@ -326,7 +327,7 @@ def test_a_read_only_file_is_left_alone(clone):
 
 
 def test_reset_brings_back_a_function_that_was_renamed(clone):
-    """The learner's code stays, under its other name."""
+    """The learner's code stays under its new name."""
     renamed = clone.solved("layer_norm.py", "w1d4.1").replace("def __call__(", "def call(")
     clone.file("layer_norm.py").write_text(renamed)
     assert clone.run("reset", "w1d4.1").returncode == 0
@@ -362,7 +363,7 @@ def test_a_file_that_cannot_be_understood_is_left_alone(clone, command, content,
 
 
 def test_without_solutions(tmp_path):
-    """A copy that an instructor handed out."""
+    """The clone is a copy that an instructor handed out."""
     clone = Clone.create(tmp_path / "course")
     subprocess.run(["rm", "-rf", clone.root / "src/tiny_llm_ref"], check=True)
     for command in (["solution"], ["solution", "--day", "1.1"]):
@@ -375,7 +376,7 @@ def test_without_solutions(tmp_path):
 
 @pytest.mark.parametrize("command", ["next", "progress", "hint"])
 def test_commands_that_only_talk_import_little(clone, command):
-    """That is what keeps them quick: 0.3 seconds of a processor on a slow machine."""
+    """Because they import little, they are quick: 0.3 seconds of processor time on a slow machine."""
     code = f"import sys; sys.argv[1:] = ['{command}']; from tiny_llm_course.__main__ import main\n"
     code += "try: main()\nfinally: print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], cwd=clone.root, env=clone.environment, capture_output=True)
@@ -391,7 +392,7 @@ def test_commands_that_only_talk_import_little(clone, command):
 
 
 def test_undo_keeps_what_was_written_since(clone):
-    """Other functions of the same file stay; where the same lines were changed, nothing is touched."""
+    """Other functions of the same file stay. If the same lines were changed, `undo` changes nothing."""
     file = clone.file("attention.py")
     clone.run("solution", "w1d3.1", "--apply")
     mine = file.read_text().replace("import math\n", "import math  # mine\n")
@@ -435,7 +436,7 @@ def test_a_task_by_its_id(clone):
 
 
 def test_a_loop_without_end_is_ended_early(clone):
-    """Three tests wait for it. pytest does not stumble over the others, and they are counted."""
+    """Three tests wait for the loop. pytest reports the other tests without an error, and counts these three."""
     source = clone.solved("layer_norm.py", "w1d4.1")
     clone.file("layer_norm.py").write_text(source.replace("        x32 = ", "        while True: pass\n        x32 = "))
     shown = clone.run("test", "w1d4.1", TINY_LLM_TIME_LIMIT="1").stdout
@@ -449,7 +450,7 @@ def test_a_loop_without_end_is_ended_early(clone):
 
 
 def test_the_worst_failure_comes_first(clone):
-    """Numbers differ in the first test, and a later one sees that an argument was changed."""
+    """The first test finds different numbers, and a later test finds that an argument was changed."""
     source = clone.solved("layer_norm.py", "w1d4.1")
     clone.file("layer_norm.py").write_text(source.replace("        x32 = ", "        x *= 2\n        x32 = "))
     shown = clone.run("test", "w1d4.1").stdout
@@ -459,7 +460,7 @@ def test_the_worst_failure_comes_first(clone):
 
 
 def test_tests_that_did_not_run_are_counted(clone):
-    """The last of them ends Python."""
+    """The last test that ran ends Python."""
     source = clone.solved("layer_norm.py", "w1d4.1")
     crash = "        if x.dtype == mx.float16:\n            __import__('os').abort()\n        x32 = "
     clone.file("layer_norm.py").write_text(

@@ -1,4 +1,4 @@
-"""What commands do to a learner's files in another form, on a full disk, when they are killed, and two at once."""
+"""A learner's files, when commands meet another indentation, a full disk, kills, or a second command."""
 
 import errno
 import fcntl
@@ -21,7 +21,7 @@ original = pytest.fixture(new_clone, scope="module")
 
 @pytest.fixture
 def clone(original):
-    """Stubs, and nothing done."""
+    """Begin with stubs, and without progress."""
     package = original.root / "src/tiny_llm"
     before = {file: file.read_bytes() for file in package.glob("*.py")}
     yield original
@@ -50,7 +50,7 @@ def state(clone):
 
 @pytest.mark.parametrize("unit", ["\t", "  "])
 def test_a_file_with_another_indentation(clone, unit):
-    """A function, methods, private helpers and a class's own."""
+    """The file has a function, methods, private helpers, and a class of the learner's own."""
     for name, task in (("attention.py", "w1d1.1"), ("layer_norm.py", "w1d4.1"), ("quantize.py", "w2d3.1")):
         file, stub = clone.file(name), in_units(clone.solved(name), unit)
         file.write_text(stub)
@@ -105,7 +105,7 @@ main()
 @pytest.mark.parametrize("size", [0, 300, 5000])
 @pytest.mark.parametrize("command", [["solution", "w1d1.2", "--apply"], ["reset", "w1d1.1"], ["undo"]], ids=" ".join)
 def test_no_room_for_what_is_to_be_written(clone, command, size):
-    """The system refuses the last bytes of a file: here because it may not be larger."""
+    """The system refuses the last bytes of a file, here because of a limit on the file's size."""
     assert clone.run("solution", "w1d1.1", "--apply").returncode == 0
     before = state(clone)
     run = python(clone, LIMITED, str(size), *command)
@@ -170,7 +170,7 @@ main()
 
 @pytest.fixture
 def holder(clone):
-    """A process that holds the lock until its input ends."""
+    """Start a process that holds the lock until its input ends."""
     command = [sys.executable, "-c", HOLDING]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=clone.root, env=clone.environment, **pipes) as process:
@@ -211,7 +211,7 @@ def test_a_lock_ends_with_its_process(clone, holder):
 
 
 def test_a_system_without_locks(clone, monkeypatch):
-    """Commands work as if they were alone."""
+    """Commands work as if no other command ran."""
 
     def refuse(file, operation):
         raise OSError(errno.ENOLCK, "no locks")
@@ -231,7 +231,7 @@ T1, T2, T3 = (TaskId(1, 1, number) for number in (1, 2, 3))
 
 
 def test_undo_brings_back_the_line_of_its_task_and_leaves_others(clone):
-    """Of a reset: the task was solved, and another one was solved since."""
+    """A solved task was reset, and another task has been solved since."""
     progress = clone.root / "progress.txt"
     progress.write_text("w1d1.1 solved\nw1d4.1 solved\n")
     clone.file("attention.py").write_text(clone.solved("attention.py", "w1d1.1"))
@@ -267,7 +267,7 @@ def test_lines_in_other_encodings_stay(tmp_path):
 
 @pytest.mark.parametrize("sequences", [6, pytest.param(300, marks=pytest.mark.nightly("takes minutes"))])
 def test_nothing_is_ever_lost(tmp_path, sequences):
-    """Random sequences of commands and edits, with two commands at once and with kills."""
+    """Run random sequences of commands and edits, with two commands at once and with kills."""
     published = Clone.create(tmp_path / "published")
     git(published.root, "init", "--quiet")
     commit(published, "first")

@@ -1,4 +1,4 @@
-"""pdm.lock and uv.lock: of the same versions, which fit pyproject.toml, and with no address but PyPI's."""
+"""pdm.lock and uv.lock: they name the same versions, which fit pyproject.toml, and no address other than PyPI's."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_uv_locked_these_very_requirements() -> None:
 
 
 def test_mlx_has_a_range_with_an_end() -> None:
-    """What the MLX extension is compiled against may change with the second number of the version."""
+    """The interface against which the MLX extension is compiled may change with the second number of MLX's version."""
     needs = [need for need in requirements(PROJECT) if need.name == "mlx"]
     assert len(needs) == 2
     locked = list(versions(PARSED["pdm.lock"])["mlx"])

@@ -1,4 +1,4 @@
-"""The READMEs' table of machines: made from the reports that are kept, and honest about those that are missing."""
+"""The READMEs' table of machines, made from the reports in the repository, shows which reports are missing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ device = pytest.fixture(lambda: None)  # nothing here computes on one
 
 @pytest.fixture
 def mac() -> dict[str, Any]:
-    """A report as a Mac would send it."""
+    """Return a report as a Mac would send it."""
     report = copy.deepcopy(read_reports()[0])
     report |= {
         "machine": "Apple M9, 8 processors, Darwin arm64",

@@ -1,4 +1,4 @@
-"""What `update` makes of a learner's file: a merge of it, the stub that it began as, and the newer stub."""
+"""How `update` merges a learner's file with the stub from which the learner began, and with the newer stub."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_stub_that_was_not_touched_is_renewed():
 
 
 def test_work_above_the_error_of_a_stub_stays():
-    """Somebody has begun, and left the error at the end."""
+    """The learner has begun a task, but has left the stub's error at the end."""
     begun = STUB.replace(
         '    raise NotImplementedError("Week 1 Day 1 Task 1',
         '    result = 0\n    raise NotImplementedError("Week 1 Day 1 Task 1',
@@ -245,7 +245,7 @@ def test_a_changed_signature_is_told_and_the_function_stays_whole():
 
 
 def test_the_learners_own_signature_stays_with_its_function():
-    """The course changed nothing but the docstring."""
+    """The course changed only the docstring."""
     yours = WRITTEN.replace("total(x: list[float])", "total(x: list[float], fast=False)").replace(
         "    return result\n", "    return x[0] if fast else result\n"
     )
@@ -261,7 +261,7 @@ def test_a_newer_syllabus():
 
 @pytest.mark.parametrize("unit", ["\t", "  "])
 def test_the_learners_indentation(unit: str):
-    """An editor has indented all of the file in another way."""
+    """An editor has indented the whole file in another way."""
     yours = in_units(WRITTEN, unit)
     text = merged(yours, NEWER.replace("    y = double(x)\n", "    y = double(x)\n    if y < 0:\n        y = 0\n")).text
     assert f"\n{unit}y = double(x)\n{unit}if y < 0:\n{unit * 2}y = 0\n" in text

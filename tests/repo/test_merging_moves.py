@@ -1,4 +1,4 @@
-"""What `update` makes of files whose code moved: between files, to shared packages, in regions of kernels."""
+"""How `update` merges files whose code moved: between files, into shared packages, and in regions of kernels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tiny_llm_course.update.moves import heirs, moved_tasks, shared_places
 
 
 def test_a_function_that_comes_from_another_file():
-    """With the helper and the import that it needs."""
+    """The helper and the import that the function needs come with it."""
     source = (
         WRITTEN.replace("return result", "return _rounded(result)") + "\n\ndef _rounded(x):\n    return math.floor(x)\n"
     )
@@ -80,7 +80,7 @@ def test_a_task_is_known_by_its_id_and_its_name():
 
 
 def test_a_given_file_that_has_another_name_in_the_shared_package():
-    """Code that uses a module by its old name still finds it under that name."""
+    """Code that uses a module by its old name still finds the module under this name."""
     theirs = {"src/tiny_llm_native/fallback.py", "src/tiny_llm_native/checks/guard.h", "src/tiny_llm_given/config.py"}
     gone = ["kernels/ops.py", "kernels/guard.h", "config.py", "kernels/other.h"]
     assert shared_places(gone, theirs) == {

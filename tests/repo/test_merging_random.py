@@ -1,4 +1,4 @@
-"""Random work of a learner, and random changes of the course: nothing is lost when they are merged."""
+"""Merges of a learner's random work with random changes of the course, in which nothing is lost."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FILES = [
 )
 def test_nothing_of_a_learner_is_lost(seeds: range):
     """Random work in real files, and random changes of the course: every line of the learner's is in the merged file,
-    as often as the learner has it, or in the lines that are told to be replaced."""
+    as often as the learner has it, or in the report of replaced lines."""
     for seed in seeds:
         chance = random.Random(seed)
         name = chance.choice(FILES)
@@ -54,7 +54,7 @@ def test_nothing_of_a_learner_is_lost(seeds: range):
 
 
 def _lost(yours: str, old: str, new: str, merged: str, told: list[str]) -> list[str]:
-    """The lines of the learner's that the merged file has fewer times than it should."""
+    """Return the learner's lines that occur less often in the merged file than they should."""
     mine, stub, theirs, found = (Counter(_lines(text)) for text in (yours, old, new, merged))
     course = {line: theirs[line] - stub[line] for line in mine}  # what the course added or took away
     found += Counter(told)
@@ -75,7 +75,7 @@ def _tasks(reference: str, name: str) -> set[TaskId]:
 
 
 def _edited(source: str, mark: str, chance: random.Random, name: str) -> str:
-    """The source with changes of some lines. Each new line has a mark."""
+    """Return the source with changes in some lines. Each new line has a mark."""
     for number in range(chance.randrange(12)):
         changed = _changed(source.splitlines(keepends=True), f"{mark}_{number}", chance, name.endswith(".cpp"))
         try:

@@ -1,4 +1,5 @@
-"""Kernels in Metal: how a file is cut into sections, what errors say, when an op takes them; their stubs compile."""
+"""Kernels in Metal: the sections of a file, the messages of errors, when an op runs a kernel, and stubs that
+compile."""
 
 from functools import partial
 from pathlib import Path
@@ -50,7 +51,7 @@ KERNEL(halve) {
 
 @pytest.fixture
 def file(tmp_path):
-    """A file of Metal in a folder of its own."""
+    """Return a Metal file in a folder of its own."""
     file = tmp_path / "two.metal"
     file.write_text(TEXT)
     return file
@@ -68,7 +69,7 @@ def test_sections_share_the_header(file):
 
 @pytest.mark.parametrize("shape", [(1, 1), (2, 3), (1, 1, 7), (3,), (7, 1)])
 def test_few_elements(file, shape):
-    """They are `device` memory like others, if they have two axes; and nothing but them is computed."""
+    """Small arrays are in `device` memory like others, if they have two axes; and only their elements are computed."""
     x = mx.random.normal(shape)
     assert run(file, x).tolist() == (2 * x).tolist()
 
@@ -155,7 +156,7 @@ each_op = pytest.mark.parametrize(("module", "name", "arguments", "fallback"), O
 
 @each_op
 def test_a_stub_compiles(module, name, arguments, fallback, tmp_path, monkeypatch):
-    """It runs and writes nothing: it would be refused, if it did not say that it is a stub."""
+    """The stub runs and writes nothing. If it did not say that it is a stub, its result would be refused."""
     for source in REFERENCE.glob("*.metal"):
         stub = make_stub(source.read_text(encoding="utf-8"), filename=source.name)
         (tmp_path / source.name).write_text(stub.replace(" is yours to write", ""), encoding="utf-8")
@@ -181,7 +182,8 @@ def place_of(array):
 
 @pytest.mark.parametrize("L", [1, 12])
 def test_attention_copies_nothing_of_a_cache(monkeypatch, L):
-    """A cache grows in steps, so that keys and values are views of it: kernels get its own memory, and take it so."""
+    """A cache grows in steps, so keys and values are views of it: kernels must read the cache's own memory, in
+    place."""
     monkeypatch.setenv("METAL_HOST", "check")
     query, caches = mx.ones((2, 4, L, 16)), [mx.ones((2, 2, 64, 16)) for _ in range(2)]
     handed, call = [], metal.MetalKernel.__call__

@@ -1,4 +1,4 @@
-"""How a learner's mistake gets its name: what is compared with what, for how long, and what is compiled ahead."""
+"""How a learner's mistake gets its name: the comparisons, their time limit, and mistakes compiled ahead."""
 
 import fcntl
 import os
@@ -20,7 +20,7 @@ from tiny_llm_course.pytest_runs.time_limit import TimedOut, leave_out_compiling
 from tiny_llm_course.tasks.syllabus import TaskId
 
 TESTS = ["one", "two", "three"]
-# What each mistake gives in each test; the right result is 0.
+# # The value that each mistake gives in each test; the right value is 0.
 MISTAKES = {"late": (0, 0, 1), "always": (1, 1, 1), "at first": (1, 1, 2)}
 
 
@@ -30,7 +30,7 @@ def seen(value):
 
 
 def named(*values, ready=None, replayed=None):
-    """The diagnosis of a learner whose code gives these values."""
+    """Return the diagnosis for a learner whose code gives these values."""
 
     def replay(test, mistake):
         if replayed is not None:
@@ -49,7 +49,7 @@ def test_each_mistake_gets_its_name(name):
 
 
 def test_the_last_candidate_is_compared_to_the_end():
-    """After two tests only one mistake is left, and the third shows that it is another one."""
+    """After two tests only one mistake is left, but the third test shows that the learner made a different mistake."""
     assert named(1, 1, 1).named == "always"
     assert named(1, 1, 3).named is None
     assert named(0, 1, 1).named is None, "the learner passed a test that the mistakes fail"
@@ -62,7 +62,7 @@ def test_nothing_is_replayed_before_a_failure():
 
 
 def test_a_machine_at_fault_gets_no_name():
-    """The reference fails as the learner's code does."""
+    """The reference fails in the same way as the learner's code."""
     told = Diagnosis(["always"], lambda test, mistake: seen(1))
     told.add("one", seen(1))
     assert (told.named, told.left) == (None, 0)
@@ -87,7 +87,7 @@ def test_code_that_gave_nothing_is_not_compared(kind):
 
 
 def test_what_is_done_in_time():
-    """One piece of work ends only after the others were counted."""
+    """One comparison ends only after the others were counted."""
     may_end = threading.Event()
     if os.cpu_count() == 1:
         return
@@ -143,7 +143,7 @@ def test_a_test_that_takes_too_long(body, said):
 
 
 def test_mistakes_are_compiled_ahead(tmp_path):
-    """In a clone, by a process of its own, once."""
+    """They are compiled in a clone, once, by a process of its own."""
     clone = Clone.create(tmp_path)
     folder = clone.root / "src/tiny_llm_ref/kernels/built/mistakes"
     code = """

@@ -1,4 +1,4 @@
-"""scripts/newest.py: which tests failed with newer packages, and which versions are newer."""
+"""scripts/newest.py: the tests that failed with newer packages, and the newer versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The notebook of week 1 day 1: it runs from its first cell to its last, as it is and with a learner's code."""
+"""The notebook of week 1 day 1 runs from its first cell to its last, unchanged and with a learner's code."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Clone:
 
 @pytest.fixture
 def clone(unchanged: Clone) -> Iterator[Clone]:
-    """Each test begins with stubs."""
+    """Begin each test with stubs."""
     stubs = {name: unchanged.file(name).read_text() for name in ("attention.py", "basics.py")}
     yield unchanged
     for name, text in stubs.items():
@@ -58,7 +58,7 @@ def code(notebook: Path) -> list[str]:
 
 
 def run(clone: Clone, cells: list[str]) -> str:
-    """What cells print."""
+    """Return the output of cells."""
     folder = clone.root / "notebooks"
     done = run_python(["-c", AS_A_KERNEL_DOES], folder, clone.environment, json.dumps(cells), timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -66,7 +66,7 @@ def run(clone: Clone, cells: list[str]) -> str:
 
 
 def solved(cell: str, *functions: tuple[str, str]) -> str:
-    """A cell with the reference's code in place of its functions. functions: the file, and the name in it."""
+    """Return a cell with the reference's code for its functions. functions: pairs of a file and a name in this file."""
     for file, name in functions:
         stub = code_of(cell, name.rpartition(".")[2])
         solution = code_of((ROOT / "src/tiny_llm_ref" / file).read_text(encoding="utf-8"), name)
@@ -77,7 +77,7 @@ def solved(cell: str, *functions: tuple[str, str]) -> str:
 
 
 def test_as_it_is(clone: Clone) -> None:
-    """It says what is to be written, and the model runs on the reference's code."""
+    """The notebook says what to write, and the model runs on the reference's code."""
     shown = run(clone, code(ENGLISH))
     assert "○ w1d1.1  Scaled dot-product attention: to be written" in shown
     assert "○ w1d1.2  Linear layer and multi-head attention: to be written" in shown
@@ -130,7 +130,7 @@ def test_commands_speak_the_notebooks_language(clone: Clone) -> None:
 
 
 def test_it_clones_and_installs_where_there_is_no_course(tmp_path: Path) -> None:
-    """With programs that only say how they were called; .ci/run installs for real."""
+    """The programs only print how they were called; .ci/run installs for real."""
     (setup, *_) = code(ENGLISH)
     called = [
         "import importlib.util, subprocess, sys",

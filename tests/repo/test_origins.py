@@ -1,4 +1,4 @@
-"""Each bundled model's cards name the script, seed and commit that its weights come from, as training notes them."""
+"""Each bundled model's cards name the script, seed and commit of the weights, as recorded in training."""
 
 from __future__ import annotations
 

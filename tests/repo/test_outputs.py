@@ -1,4 +1,4 @@
-"""What the book says that its commands print is what they print."""
+"""The outputs in the book are the outputs of its commands."""
 
 import sys
 from pathlib import Path

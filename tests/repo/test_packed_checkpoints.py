@@ -1,4 +1,4 @@
-"""Quantised checkpoints: as mlx-lm reads them, dense and packed, and the errors of broken ones."""
+"""Quantised checkpoints: dense and packed, with the results of mlx-lm, and the errors of broken checkpoints."""
 
 import shutil
 from pathlib import Path
@@ -65,7 +65,7 @@ def test_broken_quantised_checkpoint(quantised: Path, breaks: Change, message: s
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("bits", [2, 3, 4, 5, 6, 8])
 def test_all_bits_of_mlx_lm_sharded(tmp_path: Path, bits: int, tied: bool):
-    """In float32, as mlx-lm computes with them, whose sums have another order."""
+    """In float32, as mlx-lm computes. mlx-lm adds in another order."""
     config = untrained_config(hidden_size=64, head_dim=32, num_attention_heads=2, tie_word_embeddings=tied)
     dense = Case(config | {"intermediate_size": 128}, seed=0).write(tmp_path / "dense")
     mlx_lm.convert(str(dense), tmp_path / "mlx", quantize=True, q_bits=bits, q_group_size=32)
@@ -79,7 +79,7 @@ def test_all_bits_of_mlx_lm_sharded(tmp_path: Path, bits: int, tied: bool):
 
 @pytest.mark.parametrize("drop", ["group_size", "bits"])
 def test_quantisation_without_its_defaults(tmp_path: Path, drop: str):
-    """MLX's groups are of 64 and its numbers of 4 bits, where nothing is said."""
+    """If the checkpoint does not say, MLX uses groups of 64 weights and 4 bits per weight."""
     dense = Case(untrained_config(hidden_size=64, intermediate_size=128, head_dim=32, num_attention_heads=2), seed=0)
     mlx_lm.convert(str(dense.write(tmp_path / "dense")), tmp_path / "mlx", quantize=True)
     expected = scores(load_model(tmp_path / "mlx"))
@@ -118,7 +118,7 @@ PACKED["all but the embedding"] = ("tied", {"q_bits": 4, "quant_predicate": lamb
 
 
 def converted(folder: Path, model_type: str, **how: Any) -> Path:
-    """A checkpoint that `mlx_lm.convert` quantised, in float32."""
+    """Return a checkpoint in float32 that `mlx_lm.convert` quantised."""
     dense = Case(CONFIGS[model_type], seed=5).write(folder / "dense")
     mlx_lm.convert(str(dense), folder / "mlx", quantize=True, **how)
     return folder / "mlx"
@@ -126,7 +126,7 @@ def converted(folder: Path, model_type: str, **how: Any) -> Path:
 
 @pytest.mark.parametrize(("model_type", "how"), PACKED.values(), ids=PACKED)
 def test_packed_scores_are_those_of_mlx_lm(tmp_path: Path, model_type: str, how: dict[str, Any]):
-    """In float32: mlx-lm sums in another order. And without a dense weight where the file has a packed one."""
+    """In float32: mlx-lm adds in another order. No weight is dense if it is packed in the file."""
     path = converted(tmp_path, model_type, **{"q_group_size": 32} | how)
     theirs, _ = mlx_lm.utils.load_model(path)
     model, _ = load_quantized(path)
@@ -143,7 +143,7 @@ def test_packed_scores_are_those_of_mlx_lm(tmp_path: Path, model_type: str, how:
 
 
 def layers_of(model: CausalLM) -> list[tuple[str, Any]]:
-    """Return each layer that holds a matrix, with its name in a file."""
+    """Return each layer that has a matrix, with its name in a file."""
     linears = [(name, getattr(owner, attribute)) for name, owner, attribute in named_linears(model)]
     return [("model.embed_tokens", model.embed_tokens), *linears]
 

@@ -1,4 +1,4 @@
-"""The core path and the hours: what the syllabus says, and what `next`, `solution` and `progress` make of it."""
+"""The core path and the hours in the syllabus, and how `next`, `solution` and `progress` use them."""
 
 import subprocess
 
@@ -20,7 +20,7 @@ def clone(tmp_path):
 
 
 def solve(clone, *names):
-    """As a learner whose tests of these days passed."""
+    """Solve these days like a learner whose tests passed."""
     days = [select_days(*name.split("."))[0] for name in names]
     progress = clone.root / "progress.txt"
     solved = "".join(f"{task.id} solved\n" for day in days for task in day.tasks)
@@ -30,7 +30,7 @@ def solve(clone, *names):
 
 
 def kept(clone):
-    """The tasks that are solved or skipped."""
+    """Return the tasks that progress.txt lists as solved or skipped."""
     lines = (clone.root / "progress.txt").read_text().splitlines()
     return [line.split()[0] for line in lines if line.endswith((" solved", " skipped"))]
 
@@ -91,7 +91,7 @@ def test_a_passing_test_names_the_next_day_of_the_path(clone):
 
 
 def test_the_whole_path(clone):
-    """On each of its days, the tests pass with what the learner wrote and what was filled in."""
+    """On each day of the path, the tests pass with the code that the learner wrote and the code that was filled in."""
     clone.run("next", "--path", "core")
     for day in days_of(CORE):
         clone.run("solution", "--path", "core")

@@ -1,4 +1,4 @@
-"""Measuring on a machine that other programs keep busy: with counters that are made up, so that no load is needed."""
+"""Measurements on a machine that other programs keep busy, with simulated counters, so that no load is needed."""
 
 import ctypes
 import os
@@ -17,7 +17,7 @@ def four_processors(monkeypatch):
 
 
 class Measured:
-    """A Quiet with made-up counters, what it told, and what it measured."""
+    """A Quiet with simulated counters, its messages, and its measurements."""
 
     def __init__(self, *others, threads=4, seconds=1.0, **options):
         self.told = []
@@ -95,7 +95,7 @@ def test_a_system_that_does_not_say_how_busy_it_is():
 
 
 def test_linux(tmp_path, monkeypatch):
-    """The processors that this process may use; waiting for disks is no work, and what a virtual machine takes is."""
+    """Only this process's processors count. Waiting for disks is not work; time that the hypervisor takes is work."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 2}, raising=False)
     file = tmp_path / "stat"
     tick = os.sysconf("SC_CLK_TCK")
@@ -111,7 +111,7 @@ def test_linux(tmp_path, monkeypatch):
 
 
 def mach(failed):
-    """A library with the two functions of macOS's that are called."""
+    """Return a library with the two functions of macOS that are called."""
 
     def host_statistics(host, flavour, address, count):
         assert (host, flavour, ctypes.c_uint32.from_address(count).value) == (77, 3, 4)
@@ -131,7 +131,7 @@ def test_macos():
 
 
 def test_this_machine():
-    """What this process does is found in what all do. Half of it will do: the system counts in ticks."""
+    """The counters of all processes include this process's work, or at least half of it: the system counts in ticks."""
     before = counters()
     while (after := counters()).own < before.own + 0.2:
         pass

@@ -1,4 +1,4 @@
-"""The book is built without a warning in both languages, no translation is behind, and a browser shows every page."""
+"""The book builds without a warning in both languages, no translation is outdated, and a browser shows every page."""
 
 import pytest
 from test_tools import check

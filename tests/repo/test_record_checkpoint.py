@@ -1,4 +1,4 @@
-"""scripts/record_checkpoint.py, by which others tell us how a checkpoint runs on their machine."""
+"""scripts/record_checkpoint.py, with which users report how a checkpoint runs on their machine."""
 
 from __future__ import annotations
 

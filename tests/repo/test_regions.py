@@ -99,7 +99,7 @@ def test_a_file_without_the_markers_is_left_alone():
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Clone:
-    """A course whose day 1 has a task in Metal and in C++, too."""
+    """Return a course whose day 1 also has a task in Metal and one in C++."""
     clone = Clone.create(tmp_path)
     syllabus = clone.root / "src/tiny_llm_course/syllabus.toml"
     text = syllabus.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What is said about code that passes a task's tests and does not do what the task asks for."""
+"""Remarks about code that passes a task's tests but does not do what the task asks for."""
 
 from types import SimpleNamespace
 
@@ -56,7 +56,7 @@ def test_vectors_in_a_function_of_ones_own_count(clone):
 
 @pytest.mark.parametrize("language", ["en", "ja"])
 def test_what_was_not_checked_without_clang_is_said(capsys, monkeypatch, language):
-    """After the tests of a kernel in Metal."""
+    """The remark follows the tests of a kernel in Metal."""
     words = Messages(language)
     for clang, task in (("", "w2d4.4"), ("", "w2d4.1"), ("true", "w2d4.4")):
         monkeypatch.setenv("METAL_HOST_CLANG", clang)

@@ -1,4 +1,4 @@
-"""Objects of another process: what crosses over, what does not, and what a submission cannot reach."""
+"""Objects of another process: which cross over, which do not, and which a submission cannot reach."""
 
 import socket
 import sys
@@ -18,7 +18,7 @@ class Empty:
 
 
 class Remote:
-    """Things that the other side offers."""
+    """Objects that the other process offers."""
 
     empty = Empty()
 
@@ -65,7 +65,7 @@ class Remote:
 
 @pytest.fixture
 def remote():
-    """A Remote at the other end, which is a submission's: open. This end is the judge's."""
+    """Return a Remote in a submission's process, whose end is open. This end is the judge's."""
     ours, theirs = socket.socketpair()
     ours.settimeout(5)
     worker = Connection(theirs, is_open=True)
@@ -159,7 +159,7 @@ def test_a_changed_argument_is_an_error_and_stays_what_it_was(remote, name, argu
 
 
 def test_what_a_callback_gave_may_be_changed(remote):
-    """It is the submission's own."""
+    """The object belongs to the submission."""
     assert remote.call_and_double(lambda: mx.array([1.0, 2.0])).tolist() == [2.0, 4.0]
 
 
