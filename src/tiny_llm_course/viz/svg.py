@@ -1,4 +1,4 @@
-"""Writes SVG: shapes and texts. `text_width` bounds the width of a text, so that texts can be placed without overlaps."""
+"""Writes SVG: shapes and texts. `text_width` bounds the width of a text, so texts can be placed without overlaps."""
 
 from __future__ import annotations
 
