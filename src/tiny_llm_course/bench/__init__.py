@@ -1,1 +1,1 @@
-"""`tiny-llm bench`: how fast the kernels of a package are, and how much each day of week 2 speeds up a model."""
+"""`tiny-llm bench`: the speeds of a package's kernels, and the speed of a model after each day of week 2."""

@@ -171,5 +171,5 @@ def _logits(stage: Stage, prompt: mx.array) -> mx.array:
 
 
 def seconds_of(work: Callable[[], Any], is_small: bool) -> float:
-    """Return how many seconds the shortest of many runs took."""
+    """Return the time of the shortest of many runs, in seconds."""
     return shortest(work, SMOKE_SECONDS if is_small else SECONDS)

@@ -78,8 +78,8 @@ class Quiet:
         return figure, problem
 
     def _watched(self, work: Callable[[], T]) -> tuple[T, float, float]:
-        """Return the result of `work`, how many processors other programs used meanwhile, and the seconds that
-        `work` took."""
+        """Return the result of `work`, the number of processors that other programs used meanwhile, and the seconds
+        that `work` took."""
         before = self._read()
         figure = work()
         after = self._read()
@@ -93,7 +93,7 @@ class Quiet:
 
 
 def doubt_text(key: str, others: float, words: Messages) -> str:
-    """Return the sentence about a doubt, which says how many processors other programs used."""
+    """Return the sentence about a doubt, with the number of processors that other programs used."""
     return words(key, others=f"{others:.1f}", processors=processors())
 
 
@@ -105,8 +105,8 @@ def counters() -> Counters:
 
 
 def _linux_seconds(file: Path = Path("/proc/stat")) -> float | None:
-    """Return for how many seconds the processors that this process may use have worked. Idle time and waiting for disks
-    do not count; time that other virtual machines took (steal) counts as work."""
+    """Return the seconds for which the processors that this process may use have worked, summed over these processors.
+    Idle time and waiting for disks do not count; time that other virtual machines took (steal) counts as work."""
     try:
         lines = [line.split() for line in file.read_text(encoding="utf-8").splitlines()]
     except OSError:
@@ -117,8 +117,8 @@ def _linux_seconds(file: Path = Path("/proc/stat")) -> float | None:
 
 
 def _mac_seconds(library: Any = None) -> float | None:
-    """Return how many seconds all processors have worked, from host_statistics of macOS: the states user, system and
-    nice count, and idle does not."""
+    """Return the seconds for which all processors have worked, from host_statistics of macOS. The states user, system
+    and nice count as work; the state idle does not."""
     cpu_load, count = 3, ctypes.c_uint32(4)  # HOST_CPU_LOAD_INFO, and its number of integers
     ticks = (ctypes.c_uint32 * count.value)()
     try:

@@ -1,4 +1,5 @@
-"""One run of `bench`: each figure is shown and written as soon as it is measured, so stopping the run loses nothing."""
+"""One run of `bench`: each figure is shown and written as soon as it is measured, so no figure is lost if the run is
+stopped."""
 
 from __future__ import annotations
 
@@ -121,7 +122,7 @@ class BenchRun:
         self._status.show(self._words("bench_status", what=f"{name} {what}", **numbers))
 
     def _tell_doubt(self, doubt: str, others: float) -> None:
-        """Show why a figure is measured again. Without a terminal, show only the first reason."""
+        """Show the reason why a figure is measured again. Without a terminal, show only the first such reason."""
         text = doubt_text(f"again_{doubt}", others, self._words)
         self._status.show(text)
         if not self._has_told and not self._status.can_show:

@@ -106,7 +106,7 @@ def show_standing(rows: list[Row], words: Messages) -> None:
 
 
 def show_doubts(doubts: Iterable[str], others: float, words: Messages) -> None:
-    """Show why some figures are marked with a question mark."""
+    """Show the reasons why some figures are marked with a question mark."""
     for doubt in doubts:
         show("\n" + wrapped(f"? {doubt_text(f'doubt_{doubt}', others, words)}"), fg="yellow")
 

@@ -83,7 +83,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep only the tests with the name in `--ahead`; without a name, the first test of each task in C++ or Metal."""
+    """Keep only the tests with the name in `--ahead`. If no name is given, keep the first test of each task in C++ or
+    Metal."""
     from .mutants import is_in_kernels
     from .package_under_test import task_of
 

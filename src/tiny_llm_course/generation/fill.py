@@ -55,8 +55,8 @@ class Filled:
         self._open = {stub.task for stub in unsolved(workspace.package)}
 
     def told(self, needed: Collection[TaskId]) -> str:
-        """Say which of the needed tasks run the learner's code, and how many run the reference's code. A skipped task
-        runs the reference's code."""
+        """Name the needed tasks that run the learner's code, and say how many tasks run the reference's code. A skipped
+        task runs the reference's code."""
         skipped = {task for task in needed if self._workspace.state(task) == SKIPPED}
         mine = sorted(set(needed) - self._open - skipped)
         if not mine:

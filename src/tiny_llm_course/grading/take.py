@@ -112,7 +112,7 @@ def _content(path: str, entry: HandedInFile) -> bytes:
 
 
 def _reason(error: Exception) -> str:
-    """Return why a submission cannot be read. A damaged archive can cause an error of almost any type."""
+    """Return the reason why a submission cannot be read. A damaged archive can cause an error of almost any type."""
     if isinstance(error, RefusedError):
         return str(error)
     return f"cannot be read: {plain(str(error)) or type(error).__name__}"

@@ -130,7 +130,8 @@ class Workspace:
         return self.reference if self.has_solutions else PRISTINE
 
     def broken(self, day: Day) -> str | None:
-        """Return a message if one of a day's files is missing, or has a conflict or a syntax error; otherwise None."""
+        """Return a message if one of a day's files is missing, or has a conflict or a syntax error. Otherwise return
+        None."""
         from ..base.conflict import conflict_in  # imported here, since tests load this module and need no messages
         from ..ui import Messages
 

@@ -1,4 +1,4 @@
-"""The arithmetic mode of the tuned layers: which modes commands allow, and how commands show the choice and the
+"""The arithmetic mode of the tuned layers: the modes that commands allow, and the lines that show the choice and the
 speeds."""
 
 from __future__ import annotations

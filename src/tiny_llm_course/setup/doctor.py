@@ -69,8 +69,8 @@ def doctor(
         bool,
         typer.Option(
             "--report",
-            help="Run Metal kernels, their tests of week 2 and, on a Mac, `bench --device gpu` (takes minutes), and "
-            "write all results into a file that you can attach to an issue.",
+            help="Run small Metal kernels, week 2's tests of Metal kernels and, on a Mac, `bench --device gpu` (takes "
+            "minutes), and write all results into a file that you can attach to an issue.",
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts and bug reports.")] = False,

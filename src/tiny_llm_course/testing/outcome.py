@@ -1,4 +1,4 @@
-"""Shows how a test run ended: the first failure with its explanation, or what the solved tasks teach."""
+"""Shows how a test run ended: the first failure with its explanation, or the lessons of the solved tasks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def compile_rest(done: PytestRun) -> None:
 
 
 def show_outcome(done: PytestRun, kept: ProgressChange, every: bool, words: Messages) -> bool:
-    """Show the first failure or stub, and what each newly solved task teaches.
+    """Show the first failure or stub, and the lesson of each newly solved task.
 
     Return whether a failure was explained.
     """

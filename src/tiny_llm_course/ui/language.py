@@ -45,8 +45,8 @@ def phrase(key: str, /, **values: object) -> Phrase:
 class Messages:
     """The texts of messages.toml and errors.toml in one language.
 
-    language: a key of LANGUAGES. None: the language of --lang; otherwise the locale's (LC_ALL, LC_MESSAGES or LANG);
-    otherwise English.
+    language: a key of LANGUAGES. None: the language of --lang, otherwise the locale's language (LC_ALL, LC_MESSAGES or
+    LANG), otherwise English.
     """
 
     def __init__(self, language: str | None = None):
@@ -77,7 +77,7 @@ class Messages:
 
 @contextmanager
 def speaking(language: str | None) -> Iterator[Messages]:
-    """Show all messages in this language while the block runs; None changes nothing."""
+    """Show all messages in this language while the block runs. With None, change nothing."""
     if language is None:
         yield Messages()
         return

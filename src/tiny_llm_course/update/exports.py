@@ -42,14 +42,14 @@ def _statement(source: str) -> list[str]:
 
 
 def _list(source: str) -> ast.List | None:
-    """Return the value of a module's `__all__` if it is a list; otherwise None."""
+    """Return the value of a module's `__all__` if the value is a list. Otherwise return None."""
     part = parts_of_source(source).get("__all__")
     value = getattr(part.node, "value", None) if part else None
     return value if isinstance(value, ast.List) else None
 
 
 def _exports(source: str) -> list[str] | None:
-    """Return the names in a module's `__all__` if it is a list of strings; otherwise None."""
+    """Return the names in a module's `__all__` if the value is a list of strings. Otherwise return None."""
     if (listed := _list(source)) is None:
         return None
     names = [name.value for name in listed.elts if isinstance(name, ast.Constant) and isinstance(name.value, str)]

@@ -107,7 +107,7 @@ class _Drawing:
         self._y += 2
 
     def note(self, text: str) -> None:
-        """Write a line that says how much was left out at this place."""
+        """Write a line that says how many steps or rows were left out at this place."""
         self._sheet.text(MARGIN + 26, self._y + ROW / 2, f"⋮  {text}", SMALL, fill=DIM)
         self._y += ROW
 
@@ -173,7 +173,8 @@ class _Drawing:
             )
 
     def _wait(self, wait: Wait) -> None:
-        """For a barrier, draw one line across the columns of the waiting threads; otherwise one line per simdgroup."""
+        """For a barrier, draw one line across the columns of the waiting threads. Otherwise, draw one line per
+        simdgroup."""
         waiting, y = set(wait.threads), self._y + ROW / 2
 
         def piece(column: Column) -> tuple[bool, int]:

@@ -1,4 +1,5 @@
-"""`tiny-llm viz schedule`: which requests an engine served in each step, how many waited, and the pages in use."""
+"""`tiny-llm viz schedule`: the requests that an engine served in each step, the number of waiting requests, and the
+pages in use."""
 
 from __future__ import annotations
 

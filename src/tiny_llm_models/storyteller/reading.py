@@ -121,7 +121,7 @@ class Reader:
             yield from self.step(thread, edge, budget)
 
     def step(self, thread: Thread, edge: Edge, budget: int = 0) -> Iterator[Thread]:
-        """Yield the readings after this line. budget: how many faults the line may have."""
+        """Yield the readings after this line. budget: the most faults that the line may have."""
         if not edge.may_begin(self.text, thread.match.end):
             return
         unmet = [f"{each} does not hold" for each in thread.world.unmet(edge.line)]

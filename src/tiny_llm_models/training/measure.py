@@ -39,7 +39,7 @@ class Effort:
     openings: int = 200  # first sentences that the model continues greedily
     requests: int = 300
     questions: int = 500  # per length of the prompt
-    special: int = 200  # per length: questions of the kind "content", and as many of the kind "unsaid"
+    special: int = 200  # per length of the prompt: questions of the kind "content", and as many of the kind "unsaid"
     texts: int = 200  # held-out stories for perplexity and agreement
     samples: int = 20  # stories that the card shows
     tokens: int = LIMIT  # the most tokens that the model adds to a text
