@@ -1,4 +1,4 @@
-"""`tiny-llm roofline`: what it says while it measures, and on a machine that other programs keep busy."""
+"""`tiny-llm roofline`: its messages while it measures, and on a machine that other programs keep busy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ device = pytest.fixture(lambda: None)  # the command chooses its own
 
 @pytest.fixture
 def run(monkeypatch, tmp_path):
-    """Runs the command where other programs use so many of two processors, each time that something is measured."""
+    """Return a function that runs the command. others: how many of two processors other programs use in each
+    measurement."""
 
     def run_with(others, language="en"):
         speeds = iter([Speeds(1e9, 3e11, 0, 2), Speeds(2e9, 1e11, 0, 2), Speeds(1e9, 1e11, 0, 2)])
@@ -60,7 +61,7 @@ def test_arithmetics_are_measured_and_compared(run):
 
 
 def test_a_moment_of_load_is_measured_again(run):
-    """And the best of both counts."""
+    """The better of both results counts."""
     done = run([1.5, 0.1])
     assert done.stderr.count("reading memory") == 2
     assert "busy: other programs use 1.5 of 2 processors; measuring again ..." in done.stderr

@@ -1,4 +1,4 @@
-"""`run_tests` in one process and in several: results, crashes, hangs and interruptions. Its day tests need no MLX."""
+"""`run_tests` in one process and in several: results, crashes, hangs, interruptions. Its day tests need no MLX."""
 
 import os
 import threading
@@ -37,7 +37,7 @@ def folder(tmp_path):
 
 
 class Signal:
-    """A pipe with a name. body: of a test that waits until `give` was called."""
+    """A pipe with a name. body: the code of a test that waits until `give` is called."""
 
     def __init__(self, path):
         os.mkfifo(path)
@@ -49,7 +49,7 @@ class Signal:
 
 
 def add(folder, day, task, name, body):
-    """A test; `body` is a line of code."""
+    """Add a test. body: the test's line of code."""
     file = folder / f"test_week_0_day_{day}.py"
     before = file.read_text() if file.exists() else "import os, signal\nimport pytest\n"
     file.write_text(before + TEST.format(day=day, task=task, name=name, body=body))
@@ -133,7 +133,7 @@ def test_a_process_that_hangs_is_ended_alone(folder, monkeypatch):
 
 
 def test_a_thread_that_never_ends_costs_no_test(folder):
-    """Python waits for the thread when it exits. The results are known by then."""
+    """Python waits for the thread when it exits. By then, the results are known."""
     add(folder, 1, 3, "thread", "import threading; threading.Thread(target=threading.Event().wait).start()")
     run = run_tests(DAYS, "tiny_llm", [], tests=folder, time_limit=60, jobs=2)
     assert run.problem == ""
@@ -189,7 +189,7 @@ def test_events_come_while_tests_run(folder):
 
 
 def test_lines_come_in_the_order_of_the_course(capsys):
-    """Two processes: day 2 is the first to end, and is shown after day 1."""
+    """Of two processes, the one with day 2 ends first, but day 2 is shown after day 1."""
     run, lines = PytestRun(), TaskLines(DAYS, None, Messages("en"))
 
     def take(event, **about):

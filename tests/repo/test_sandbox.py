@@ -1,4 +1,4 @@
-"""The sandbox of `tiny-llm grade`: what it shows, wherever Python is, and what the command says about it."""
+"""The sandbox of `tiny-llm grade`: the files in it, wherever Python is, and the command's messages about it."""
 
 import os
 import shutil
@@ -45,7 +45,8 @@ def run(sandbox, code, *arguments, reads=(), writes=()):
 
 
 def test_what_it_shows(sandbox, tmp_path):
-    """The course's modules and what it is given, but neither its solutions nor what is next to it."""
+    """It shows the course's modules and the given files, but neither the solutions nor the files next to the given
+    ones."""
     catalogue, built = HIDDEN
     (built / tmp_path.name).mkdir(parents=True)
     (built / tmp_path.name / "program").touch()
@@ -63,7 +64,7 @@ def test_what_it_shows(sandbox, tmp_path):
 
 @on_linux
 def test_a_sandbox_that_shows_a_solution_is_none(monkeypatch):
-    """Such as one with compiled kernels in it."""
+    """Compiled kernels of the reference in it are a solution, for example."""
     shown = [SRC / "tiny_llm_course" / "grading"]
     monkeypatch.setattr(module, "UNSEEN", shown)
     assert module._probe(protection().sandbox) == f"AssertionError: {shown[0]} can be read in the sandbox"
@@ -88,7 +89,7 @@ def test_what_may_be_changed(sandbox, tmp_path):
 
 @on_linux
 def test_settings_of_the_system_stay(sandbox):
-    """Root owns them inside, too."""
+    """Root owns them in the sandbox, too."""
     code = "import os\nos.open('/proc/sys/kernel/core_pattern', os.O_WRONLY)"
     assert "Read-only file system" in run(sandbox, code).stderr or os.getuid()
     assert run(sandbox, code).returncode == 1
@@ -96,7 +97,7 @@ def test_settings_of_the_system_stay(sandbox):
 
 @on_linux
 def test_a_python_behind_links_and_a_virtual_environment_elsewhere(sandbox, tmp_path):
-    """As uv and pyenv have them: the environment's Python is a link to a link into a folder that is one itself."""
+    """uv and pyenv make such environments: their Python is a link to a link into a folder that is itself a link."""
     (tmp_path / "python").symlink_to(sys.base_prefix)
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python").symlink_to(tmp_path / "python" / "bin" / "python3")
@@ -135,6 +136,6 @@ def test_a_result_says_that_there_was_none_and_why(tmp_path):
 
 @on_linux
 def test_a_compiler_that_it_does_not_show(tmp_path, sandbox):
-    """Better no sandbox than kernels that do not compile."""
+    """In this case, no sandbox is used, because otherwise kernels would not compile."""
     found = grade(tmp_path, "--untrusted", CXX=script(tmp_path, "c++", ""))
     assert f"{tmp_path / 'c++'} is not in the folders that the sandbox shows" in found.stderr

@@ -1,4 +1,4 @@
-"""The second look at a kernel that fails a test: the compiler's warnings, and what a checked run of the test finds."""
+"""The second look at a kernel that fails a test: the compiler's warnings, and the findings of a checked run."""
 
 import re
 import shutil
@@ -43,14 +43,14 @@ clone = pytest.fixture(new_clone, scope="module")
 
 
 def looked(clone, task, test, edits, language="en", **environment):
-    """What is shown when the reference's code with these edits has failed a test, without the file's path."""
+    """Return the remarks, without the file's path, when the reference's code with these edits has failed a test."""
     write(clone, task, edits)
     shown = printed(clone, FAILED, task, test, language, **environment)
     return re.sub(r"src/tiny_llm/kernels/\w+\.cpp:\d+: ", "", shown).splitlines()
 
 
 def write(clone, task, edits):
-    """Put the reference's code with these edits into the file of a task, and return that."""
+    """Write the reference's code with these edits into a task's file. Return the new text."""
     kernels, marker = ROOT / "src/tiny_llm_ref/kernels", f"// task {task} begin"
     files = (file for file in kernels.iterdir() if file.suffix in (".cpp", ".h"))
     file = next(file for file in files if marker in file.read_text())
@@ -210,7 +210,7 @@ COMPILERS = [COMPILER, *filter(None, map(shutil.which, ("clang++", "clang++-16")
 
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_warnings_are_shown_once_with_their_line(clone, compiler):
-    """However many types and sizes the function is compiled for."""
+    """They are shown once for all types and sizes for which the function is compiled."""
     shown = looked(clone, "w2d4.2", "test_task_2_product", UNSET, CXX=compiler)
     start = shown.index("The compiler warns")
     warned = [line for line in shown[start:] if "-W" in line]
@@ -251,7 +251,7 @@ def test_a_file_with_damaged_markers(clone):
 
 
 def test_a_failure_is_shown_with_it(clone):
-    """By the command, where the mistake is not a known one."""
+    """The command shows it if the mistake is not a known one."""
     wrong = {"load(up + i));": "load(up + i) * load(up + n));"}
     write(clone, "w2d5.3", wrong)
     shown = clone.run("test", "w2d5.3").stdout

@@ -1,4 +1,4 @@
-"""`tiny-llm serve`, asked by OpenAI's own client, and by those who send something else."""
+"""`tiny-llm serve` with OpenAI's own client, and with clients that send something else."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ KEY = "a key"
 
 
 class Running:
-    """A server process. url: of the API, without /v1."""
+    """A server process. url: the URL of the API, without /v1."""
 
     def __init__(self, *options: object):
         words = ["-m", "tiny_llm_course", "serve", "--port", "0", "--check", "--lang", "en", *map(str, options)]
@@ -60,7 +60,7 @@ class Running:
     def ask(
         self, method: str, path: str, body: bytes | None = None, **headers: str
     ) -> tuple[int, dict[str, str], bytes]:
-        """Without a client's help: status, headers, body."""
+        """Send a request without a client library. Return the status, headers and body."""
         connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=600)
         try:
             connection.request(method, path, body, headers)
@@ -106,7 +106,7 @@ def story() -> tuple[Any, Any]:
 
 
 def alone(story: tuple[Any, Any], prompt: list[int], count: int) -> str:
-    """What the greedy loop of week 2 says."""
+    """Return the text of week 2's greedy loop."""
     model, tokenizer = story
     tokens = generate(model, prompt, make_sampler(0.0), count, model.config.eos_token_ids, KVCache(len(model.layers)))
     return "".join(stream_text(tokens, tokenizer))
@@ -147,7 +147,7 @@ def test_a_stream(server: Running, story: tuple[Any, Any]) -> None:
 
 
 def test_many_at_once(server: Running, story: tuple[Any, Any]) -> None:
-    """Each gets what it gets alone."""
+    """Each request gets the result that it gets alone."""
     texts = ["Once upon a time", "The dog", "A girl named", "むかしむかし", "One day", "There was a red", "Tom", "Why"]
     client = server.client()
 
@@ -175,7 +175,8 @@ def test_choices_and_seeds(server: Running) -> None:
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_usage_counts_a_prompt_once(server: Running, story: tuple[Any, Any], is_stream: bool) -> None:
-    """However many choices it has; what is generated counts for each of them. Metrics count each request."""
+    """The prompt counts once however many choices it has; the output of each choice counts. Metrics count each
+    request."""
     client, texts = server.client(), ["Once upon a time", "The dog"]
     lengths = [len(story[1].encode(text)) for text in texts]
     sure = {"ignore_eos": True}
@@ -287,7 +288,7 @@ def test_what_is_refused(server: Running, change: dict[str, Any], param: str | N
 
 
 def test_a_conversation_goes_on_with_what_the_server_sent(server: Running) -> None:
-    """Clients send a message back as they got it, with all its fields, of which most are null."""
+    """Clients send a message back as they got it, with all its fields, most of which are null."""
     client, messages = server.client(), list[Any](QUESTION)
     for _ in range(3):
         answer = client.chat.completions.create(model="story", messages=messages, max_tokens=8, temperature=0)
@@ -321,7 +322,7 @@ NOTHING_SPECIAL: list[dict[str, Any]] = [
     ],
 )
 def test_what_asks_for_nothing(server: Running, more: dict[str, Any], extra: dict[str, Any]) -> None:
-    """Is the same as nothing."""
+    """Values that ask for nothing have the same effect as no value."""
     answers = []
     for message, others in ((QUESTION[0] | extra, more), (QUESTION[0], {})):
         body = {"model": "story", "messages": [message], "max_tokens": 4, "temperature": 0} | others
@@ -371,7 +372,7 @@ HOSTS = {  # and whether a server that listens on 127.0.0.1, without a key, answ
 
 @pytest.mark.parametrize(("host", "is_answered"), HOSTS.items())
 def test_names_of_others(server: Running, host: str, is_answered: bool) -> None:
-    """A page whose name leads to this machine gets nothing."""
+    """A page whose name leads to this machine gets no answer."""
     for path in ("/", "/v1/models"):
         status, headers, body = server.ask("GET", path, Host=host)
         assert status == (200 if is_answered else 421)
@@ -382,7 +383,7 @@ def test_names_of_others(server: Running, host: str, is_answered: bool) -> None:
 
 
 def test_a_client_that_closes_its_half_is_gone(server: Running) -> None:
-    """It looks the same as one that has closed its connection."""
+    """The server cannot tell such a client from one that has closed its connection."""
     before = server.metric('requests_total{finish_reason="abort"}')
     body = json.dumps({"model": "story", "prompt": "Once", "max_tokens": 900, "ignore_eos": True}).encode()
     host, _, port = server.url.removeprefix("http://").partition(":")
@@ -396,7 +397,7 @@ def test_a_client_that_closes_its_half_is_gone(server: Running) -> None:
 
 
 def test_a_port_in_use(tmp_path: Path) -> None:
-    """Is noticed before a model is loaded."""
+    """The command notices it before it loads a model."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         words = ["-m", "tiny_llm_course", "serve", "--port", port, "--model", "no/such"]

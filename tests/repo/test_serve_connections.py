@@ -1,4 +1,4 @@
-"""The connections of `tiny-llm serve`: who gives way, who is refused, who is too slow, and what the log says."""
+"""The connections of `tiny-llm serve`: which give way, are refused, or are too slow, and the lines of the log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class App:
-    """Answers ok; for the path /wait only when `go` is set, and for /long after what is LONG."""
+    """An application that answers ok: for the path /wait once `go` is set, and for the path /long after sending
+    LONG."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
@@ -43,7 +44,7 @@ class App:
 
 
 class Served:
-    """A server in this loop."""
+    """A server in this event loop."""
 
     def __init__(self, app: App, port: int):
         self.app, self._port = app, port
@@ -56,7 +57,7 @@ class Served:
         return client
 
     async def ask(self, path: bytes = b"") -> tuple[int, bytes]:
-        """On a connection of its own."""
+        """Send a request on a connection of its own. Return the answer."""
         return await answer(await self.connect(HEAD % path + b"{}"))
 
     def close(self) -> None:
@@ -65,7 +66,7 @@ class Served:
 
 
 async def answer(client: Client) -> tuple[int, bytes]:
-    """Status and body, which is in chunks if it is ours."""
+    """Return the status and the body of an answer. The body has chunks if it comes from our application."""
     head = await client[0].readuntil(b"\r\n\r\n")
     size = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length: ")]
     body = await client[0].readexactly(int(size[0].split()[1])) if size else await client[0].readuntil(b"0\r\n\r\n")
@@ -73,7 +74,7 @@ async def answer(client: Client) -> tuple[int, bytes]:
 
 
 async def is_closed(client: Client) -> bool:
-    """Reads up to the end."""
+    """Read until the connection ends."""
     with suppress(ConnectionError):
         while await client[0].read(1 << 16):
             pass
@@ -123,7 +124,8 @@ def test_as_many_as_there_are_files_for(files: int, expected: int, monkeypatch: 
 
 @pytest.mark.parametrize("sent", [b"", b"POST / HT", HEAD % b"" + b"{", HEAD % b"" + b"{}"])
 def test_who_has_waited_longest_gives_way(sent: bytes) -> None:
-    """Those who send nothing, a part of a request, or nothing after a whole one: in the order in which they came."""
+    """Clients that sent nothing, a part of a request, or nothing after a request give way in the order of their
+    arrival."""
 
     async def scene(server: Served) -> None:
         idle = [await server.connect(sent) for _ in range(3 * MOST_HERE)]
@@ -136,7 +138,7 @@ def test_who_has_waited_longest_gives_way(sent: bytes) -> None:
 
 
 def test_who_is_answered_stays() -> None:
-    """If all are, a new one is refused, in the API's form."""
+    """If all connections are being answered, a new one is refused, with an error in the API's form."""
 
     async def scene(server: Served) -> None:
         busy = [asyncio.ensure_future(server.ask(b"wait")) for _ in range(MOST_HERE)]
@@ -163,7 +165,7 @@ def test_who_does_not_read_gives_way() -> None:
 
 @pytest.mark.parametrize("sent", [b"", b"POST / HT", HEAD % b"", HEAD % b"" + b"{"])
 def test_who_is_slow(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Is told so, if there is a part of a request. Whoever waits for an answer is not hurried."""
+    """A client that has sent a part of a request gets an error. A client that waits for an answer has no time limit."""
     monkeypatch.setattr(connections, "ARRIVAL", 0.05)
 
     async def scene(server: Served) -> None:
@@ -181,7 +183,7 @@ def test_who_is_slow(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_requests_one_after_another_on_a_connection() -> None:
-    """Each may take its time anew; also if they come all at once."""
+    """The time limit begins again with each request, even if all requests come at once."""
 
     async def scene(server: Served) -> None:
         client = await server.connect((HEAD % b"" + b"{}") * 3)
@@ -194,7 +196,7 @@ def test_requests_one_after_another_on_a_connection() -> None:
 
 
 class Log:
-    """What a logger lets through, with a clock of its own."""
+    """The lines that a logger with a clock of its own lets through."""
 
     def __init__(self) -> None:
         self.now, self.said = 0.0, list[str]()

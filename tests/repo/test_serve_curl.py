@@ -1,4 +1,4 @@
-"""`tiny-llm serve`, asked from the command line."""
+"""`tiny-llm serve` with requests from the command line."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_stream(server: Running, path: str) -> None:
 
 
 def test_what_is_refused(server: Running) -> None:
-    """Is told, as JSON."""
+    """The client gets the reason as JSON."""
     for body, message in (("{", "body: expected JSON"), ({"model": "story"}, "prompt: "), ([], "body: ")):
         error = json.loads(ask(server, "completions", body))["error"]
         assert error["message"].startswith(message)
@@ -83,7 +83,7 @@ def test_what_is_refused(server: Running) -> None:
 
 
 def test_a_stream_that_is_cut(server: Running) -> None:
-    """Leaves nothing behind. The server is stopped for a while, so that the time is over first."""
+    """Nothing of it is left. The server is paused for a while, so that the client's time limit is reached first."""
 
     def metric(name: str) -> float:
         lines = curl(server, "/metrics", *BEARER).splitlines()
@@ -108,7 +108,7 @@ def test_a_stream_that_is_cut(server: Running) -> None:
 
 
 def test_events_are_sent_at_once() -> None:
-    """Not when the client has confirmed the last one, which takes it 40 ms."""
+    """The server does not wait until the client confirms the previous event, which takes the client 40 ms."""
     with _listener("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
         connection, _ = listener.accept()
         with connection:

@@ -1,4 +1,4 @@
-"""`tiny-llm serve` with damaged weights: an error in the API's form for each request that meets them, and no NaN."""
+"""`tiny-llm serve` with damaged weights: each request that meets them gets an error in the API's form, and no NaN."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOT_FINITE = (
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Its model has one token whose embedding is NaN, and an output layer that is whole."""
+    """Start a server whose model has one token with the embedding NaN, and an intact output layer."""
     folder = shutil.copytree(bundled("story-draft"), tmp_path_factory.mktemp("damaged") / "model")
     whole = mx.load(str(folder / WEIGHTS))["model.embed_tokens.weight"]
     damaged = mx.array(whole)
@@ -58,7 +58,7 @@ def test_a_request_that_meets_damage(server: Running, more: dict[str, Any]) -> N
 
 @pytest.mark.parametrize("more", [{"logprobs": 5}, {"logprobs": 5, "stream": True}], ids=str)
 def test_a_request_beside_it(server: Running, more: dict[str, Any]) -> None:
-    """Whoever does not meet the damage gets an answer, also in the same batch."""
+    """A request that does not meet the damage gets an answer, even in the same batch."""
     stream = server.client().completions.create(model="model", **TEXT | {"max_tokens": 500}, stream=True)
     next(stream)
     assert ask(server, "/v1/chat/completions", CHAT)[0] == 500

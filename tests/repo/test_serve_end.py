@@ -1,4 +1,5 @@
-"""What `tiny-llm serve` says in a terminal: where it is, and, after Ctrl-C, what it waits for and how that ended."""
+"""`tiny-llm serve` in a terminal: the address that it prints, and, after Ctrl-C, the requests for which it waits, and
+how they end."""
 
 from __future__ import annotations
 
@@ -75,7 +76,7 @@ def port_of(terminal: Terminal) -> int:
 
 @contextmanager
 def streams(port: int, count: int, tokens: int = 1000) -> Iterator[HTTPResponse]:
-    """A call that makes so many requests, each of so many tokens; some have come."""
+    """Yield the answer to a call that makes `count` requests, each for `tokens` tokens, once some tokens have come."""
     body = {"model": "story", "prompt": "Once", "n": count, "max_tokens": tokens, "ignore_eos": True, "stream": True}
     with closing(HTTPConnection("127.0.0.1", port, timeout=600)) as connection:
         connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
@@ -86,7 +87,7 @@ def streams(port: int, count: int, tokens: int = 1000) -> Iterator[HTTPResponse]
 
 @pytest.mark.parametrize(("language", "host"), [("en", "127.0.0.1"), ("ja", "0.0.0.0")])
 def test_addresses(language: str, host: str, tmp_path: Path) -> None:
-    """The page's, and the clients' base URL: each answers."""
+    """Both the page's address and the clients' base URL answer."""
     terminal, words = served(language, tmp_path, "--host", host), Messages(language)
     url = f"http://127.0.0.1:{port_of(terminal)}"
     assert words("serve_addresses", url=url, seconds=DRAIN) in terminal.screen
@@ -131,7 +132,7 @@ def test_a_second_ctrl_c_says_what_it_cut_off(tmp_path: Path) -> None:
 
 
 def test_a_second_ctrl_c_does_not_wait_for_a_step(tmp_path: Path) -> None:
-    """This one never ends."""
+    """The step in this test never ends."""
     terminal, words = served("ja", tmp_path, command=[sys.executable, "-c", STUCK, *SERVE]), Messages("ja")
     with streams(port_of(terminal), 3) as response:
         terminal.wait_for("stuck")

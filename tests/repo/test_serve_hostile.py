@@ -1,4 +1,4 @@
-"""`tiny-llm serve` under attack: each hostile request is refused, and the next client is served as before."""
+"""`tiny-llm serve` under attack: each hostile request is refused, and the next client gets its usual answer."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def server() -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def plain(server: Running) -> bytes:
-    """The choices of a request that nobody disturbs."""
+    """Return the choices of a request without any attack."""
     return choices(server)
 
 
@@ -60,7 +60,8 @@ def connect(server: Running) -> socket.socket:
 
 
 def answer_to(server: Running, sent: bytes) -> bytes:
-    """All that comes until the server closes the connection, at the latest because the client sends no more."""
+    """Return all bytes until the server closes the connection, which it does at the latest when the client's input
+    ends."""
     found = b""
     with connect(server) as connection, suppress(OSError):
         with suppress(OSError):  # it may have been closed already
@@ -139,7 +140,7 @@ BAD_LENGTHS = {
 
 @named(BAD_HEADS | BAD_LENGTHS)
 def test_protocol(server: Running, attack: bytes) -> None:
-    """Gets one refusal, or a closed connection."""
+    """The attack gets one refusal, or a closed connection."""
     answer = answer_to(server, attack)
     assert answer == b"" or all(400 <= status < 500 for status in statuses(answer) or [0]), answer[:LONGEST]
 
@@ -153,7 +154,7 @@ def test_protocol(server: Running, attack: bytes) -> None:
     }
 )
 def test_hidden_requests(server: Running, attack: bytes) -> None:
-    """A request that comes after the last one of a connection, or within another's body, is not answered."""
+    """A request after the last one of a connection, or within another request's body, gets no answer."""
     answer = answer_to(server, attack)
     assert len(statuses(answer)) <= 1
     assert b"tiny_llm_" not in answer
@@ -169,7 +170,7 @@ def test_hidden_requests(server: Running, attack: bytes) -> None:
 )
 @pytest.mark.parametrize("path", ["/", "/health", "/metrics", "/live", COMPLETE])
 def test_foreign_hosts(server: Running, host: str, path: str) -> None:
-    """A page of theirs may have its name point here (DNS rebinding): it must not read or ask anything."""
+    """The name of a foreign page may point to this machine (DNS rebinding): the page must get no answer."""
     lines = f"{'POST' if path == COMPLETE else 'GET'} {path} HTTP/1.1\r\nHost: {host}\r\n".encode()
     body = LENGTH + b"\r\n" + BODY if path == COMPLETE else b"\r\n"
     with connect(server) as connection:
@@ -196,7 +197,7 @@ def test_paths(server: Running, path: str) -> None:
 
 
 def completion(**change: Any) -> Callable[[], tuple[str, bytes]]:
-    """Made when the test runs: some are long."""
+    """Return a function that makes the request when the test runs, because some requests are long."""
     return lambda: (COMPLETE, json.dumps(PLAIN | change).encode())
 
 
@@ -265,7 +266,7 @@ WRONG = {
 
 @named(TOO_LONG | WRONG)
 def test_bodies(server: Running, attack: Callable[[], tuple[str, bytes]]) -> None:
-    """Are refused with an error in the API's form, which is short however long the request was."""
+    """They are refused with an error in the API's form, which is short however long the request was."""
     path, body = attack()
     head = f"POST {path} HTTP/1.1\r\nContent-Length: {len(body)}\r\n".encode() + HOST + JSON + CLOSE
     with connect(server) as connection:
@@ -288,7 +289,7 @@ LEFT = {
 
 @named(LEFT)
 def test_who_asks_and_goes_away(server: Running, attack: Callable[[], tuple[str, bytes]]) -> None:
-    """Nothing is computed for them any more, and no page is theirs: see also `_served_as_before`."""
+    """Nothing more is computed for such clients, and they hold no page: see also `_served_as_before`."""
     path, body = attack()
     head = f"POST {path} HTTP/1.1\r\nContent-Length: {len(body)}\r\n".encode() + HOST + JSON
     for _ in range(8):

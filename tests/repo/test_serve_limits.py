@@ -1,4 +1,4 @@
-"""What one client can ask of a server, however much it sends, and what others notice of it."""
+"""The limits of what one client can ask of a server, however much it sends, and how little other clients notice."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_what_is_too_long(kind: Any, body: Mapping[str, Any], message: str) -> N
     ],
 )
 def test_the_first_error_ends_the_validation(kind: Any, body: Mapping[str, Any]) -> None:
-    """A content is a text or a list, so it may have two errors, but not one for each item."""
+    """A content is a text or a list, so it may have two errors, but not one per item."""
     with pytest.raises(ValidationError) as refused:
         kind.model_validate(body)
     assert refused.value.error_count() <= 2
@@ -104,7 +104,7 @@ def test_long_values_are_shortened_in_messages(asked: Mapping[str, Any]) -> None
 
 
 def asked_by(body: bytes, **headers: str) -> HttpRequest:
-    """A request over HTTP whose body comes byte by byte, from a client who then stays."""
+    """Return an HTTP request whose body comes byte by byte, from a client that then stays."""
     left = list(reversed([body[i : i + 1] for i in range(len(body))] if len(body) < 1000 else [body]))
     stays = asyncio.Event()
 
@@ -120,7 +120,7 @@ def asked_by(body: bytes, **headers: str) -> HttpRequest:
 
 
 class Open:
-    """An engine that has room."""
+    """An engine that can take more requests."""
 
     is_stopping = False
 
@@ -219,7 +219,7 @@ def test_where_a_token_takes_any_number_of_blanks_no_text_is_too_long() -> None:
 
 
 class Blocked:
-    """A tokenizer that encodes when it is let, and notes what."""
+    """A tokenizer that encodes only when the test lets it, and notes the texts."""
 
     def __init__(self, tokenizer: Any):
         self.tokenizer, self.encoded = tokenizer, list[str]()
@@ -255,7 +255,7 @@ def test_what_cannot_fit_is_not_encoded(tokenizer: Any) -> None:
 
 
 def test_a_chat_is_encoded_no_further_than_there_is_room(tokenizer: Any) -> None:
-    """Where a token may be long, the text alone does not tell: each name of a control token takes several."""
+    """If a token may be long, the text's length does not decide: the name of a control token takes several tokens."""
     spy = Blocked(tokenizer)
     spy.free.set()
     prompt = ChatPrompt([str(i) for i in range(900)], ["<|im_end|>"] * 899)
@@ -265,7 +265,7 @@ def test_a_chat_is_encoded_no_further_than_there_is_room(tokenizer: Any) -> None
 
 
 def test_of_a_text_that_is_much_too_long_only_the_beginning_is_encoded(tokenizer: Any) -> None:
-    """The context is so long that the number of bytes alone does not tell."""
+    """The context is so long that the number of bytes alone does not decide."""
     spy = Blocked(tokenizer)
     spy.free.set()
     prompts = Prompts(spy, 32_768)
@@ -360,7 +360,7 @@ def templated(tokenizer: Any, template: str | None = None) -> Any:
 
 @pytest.mark.parametrize("name", [None, *TEMPLATES])
 def test_templates_give_what_transformers_makes_of_them(tokenizer: Any, name: str | None) -> None:
-    """Transformers is not used in the process that fills them in: importing it takes a second."""
+    """The process that fills templates in does not use Transformers, because importing it takes a second."""
     plain = templated(tokenizer, TEMPLATES[name] if name else None)
     how = {"add_generation_prompt": True, "tokenize": False, "enable_thinking": False}
     assert ChatTemplate(plain).apply_chat_template(SAID, **how) == plain.apply_chat_template(SAID, **how)
@@ -383,7 +383,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_templates_are_given_up(tokenizer: Any, name: str) -> None:
-    """And the next conversation, for which the same template does nothing wrong, is served."""
+    """The next conversation, for which the same template is harmless, is served."""
     template, message = HOSTILE[name]
     if name != "syntax":
         template = "{% if messages[0].content == 'now' %}" + template + "{% endif %}{{ messages[0].content }}"

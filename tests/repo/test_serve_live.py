@@ -1,4 +1,4 @@
-"""What the server's page is told: the speed of an engine that works, that is slow, or that has nothing to do."""
+"""The data of the server's page: the speed of an engine that works, that is slow, or that has no work."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tiny_llm_ref.serving.scheduler import PreemptNewest, Scheduler, TokenBudget
 
 
 class Watched:
-    """An engine with a clock that stands still between two steps."""
+    """An engine with a clock that stops between two steps."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -32,7 +32,7 @@ class Watched:
         self.metrics.arrive(request)
 
     def step(self, seconds: float, count: int = 1) -> None:
-        """So many steps, each of which takes so long."""
+        """Run `count` steps, each of which takes `seconds`."""
         for _ in range(count):
             self.now += seconds
             self.engine.step()
@@ -46,7 +46,7 @@ class Watched:
 
 @pytest.mark.parametrize("seconds", [0.125, 0.5, 4.0])
 def test_a_token_in_each_step(seconds: float) -> None:
-    """However long a step takes."""
+    """The rate is right however long a step takes."""
     watched = Watched()
     assert watched.rate == 0
     watched.add("a", 40)
@@ -82,7 +82,7 @@ def test_an_hour_without_work_is_no_slow_step() -> None:
 
 
 def test_requests_that_are_over() -> None:
-    """The newest first, and the last eight."""
+    """The list has the last eight requests, the newest first."""
     watched = Watched()
     watched.add("a", 3)
     watched.now += 2
@@ -106,7 +106,7 @@ def test_requests_that_are_over() -> None:
 
 
 class Counted:
-    """As an `AsyncEngine` is. looks: how many times it was looked at."""
+    """A stand-in for an `AsyncEngine`. looks: how many times the page looked at it."""
 
     is_stopping = False
 

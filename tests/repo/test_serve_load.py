@@ -1,4 +1,4 @@
-"""`tiny-llm serve` when many ask at once, when some go away or do not read, and when it is told to end."""
+"""`tiny-llm serve` with many clients at once, clients that go away or do not read, and signals to end."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FREE, KEPT = -2, -1  # pages, as /live shows them
 
 @dataclass(frozen=True)
 class Wish:
-    """What a client asks for, and what it gets alone: the text, and why it ends."""
+    """A request, and what it gets alone: the text, and why the text ends."""
 
     body: dict[str, Any]
     alone: tuple[str, str]
@@ -51,7 +51,7 @@ class Wish:
 
 @pytest.fixture(scope="module")
 def wishes() -> list[Wish]:
-    """By week 2's loop, without kernels, pages and company. Every second text is drawn with a seed."""
+    """Compute the answers with week 2's loop, without kernels, pages and other requests. Every second text is drawn."""
     model, tokenizer = models.load("story", mx.float32)
     quantize_model(model, bits=4)
     random, longest, found = Random(1), 24, []
@@ -79,7 +79,7 @@ def address(server: Running) -> tuple[str, int]:
 
 
 def send(server: Running, body: dict[str, Any] | None, path: str = "/v1/completions") -> http.client.HTTPConnection:
-    """A connection on which the answer will come."""
+    """Send a request. Return the connection on which the answer will come."""
     connection = http.client.HTTPConnection(*address(server), timeout=PATIENCE)
     sent = (None, {}) if body is None else (json.dumps(body), JSON)
     connection.request("GET" if body is None else "POST", path, *sent)
@@ -87,13 +87,13 @@ def send(server: Running, body: dict[str, Any] | None, path: str = "/v1/completi
 
 
 def events(connection: http.client.HTTPConnection) -> Iterator[str]:
-    """Of a stream; returns once it has begun."""
+    """Return the events of a stream, once the stream has begun."""
     response = connection.getresponse()
     return (line.decode().removeprefix("data: ").strip() for line in response if line.strip())
 
 
 def is_whole(found: list[str]) -> bool:
-    """Whether a stream was served to its end; if not, its last event is an error in the API's form."""
+    """Tell whether a stream was served to its end. If not, its last event is an error in the API's form."""
     if found[-1] == "[DONE]":
         assert json.loads(found[-2])["choices"][0]["finish_reason"] in ("stop", "length")
         return True
@@ -104,7 +104,7 @@ def is_whole(found: list[str]) -> bool:
 
 
 def answer(connection: http.client.HTTPConnection, is_stream: bool) -> tuple[str, str]:
-    """A whole one: the text, and why it ends."""
+    """Return a whole answer: the text, and why the text ends."""
     if is_stream:
         found = list(events(connection))
         assert is_whole(found)
@@ -115,7 +115,7 @@ def answer(connection: http.client.HTTPConnection, is_stream: bool) -> tuple[str
 
 
 def visit(server: Running, wish: Wish, random: Random) -> None:
-    """Get what one gets alone; or go away before it is there."""
+    """Get the answer that the request gets alone, or go away before it comes."""
     is_stream, leaves = random.random() < 0.6, random.random() < 0.2
     with closing(send(server, wish.body | {"stream": is_stream})) as connection:
         if not leaves:
@@ -128,13 +128,13 @@ def visit(server: Running, wish: Wish, random: Random) -> None:
 
 
 def check(server: Running, wish: Wish) -> None:
-    """Somebody who stays gets what one gets alone."""
+    """A client that stays gets the answer that it gets alone."""
     with closing(send(server, wish.body)) as connection:
         assert answer(connection, False) == wish.alone
 
 
 def is_idle(server: Running) -> bool:
-    """Nobody runs or waits, and each page is free or kept for later: so say both who show the engine."""
+    """Tell whether no request runs or waits, and each page is free or cached, as both /live and /metrics must say."""
     with closing(send(server, None, "/live")) as connection:
         shown = json.loads(next(events(connection)))
     free, kept = (shown["pages"]["owners"].count(kind) for kind in (FREE, KEPT))
@@ -145,7 +145,7 @@ def is_idle(server: Running) -> bool:
 
 
 def takes_a_crowd(server: Running) -> bool:
-    """Whether as many as may be are served together: then nobody else is counted any more."""
+    """Tell whether the server takes the largest number of requests at once, so that it counts no other request."""
     body = CROWD | {"model": "story", "max_tokens": 1}
     status, _, found = server.ask("POST", "/v1/completions", json.dumps(body).encode(), **JSON)
     assert status in (200, 429), found
@@ -153,7 +153,7 @@ def takes_a_crowd(server: Running) -> bool:
 
 
 def resident(process: subprocess.Popen[str]) -> int:
-    """The memory that a process has, in KiB."""
+    """Return the memory of a process, in KiB."""
     status = Path(f"/proc/{process.pid}/status")
     if status.exists():
         return int(next(line for line in status.read_text().splitlines() if line.startswith("VmRSS")).split()[1])
@@ -161,16 +161,16 @@ def resident(process: subprocess.Popen[str]) -> int:
 
 
 def ends_well(server: Running) -> None:
-    """By itself, after a signal."""
+    """Check that the process ends by itself after a signal."""
     assert server.process.wait(timeout=PATIENCE) == 0
     assert "Traceback" not in server.end()
 
 
 def test_load(wishes: list[Wish], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of many gets what it gets alone; afterwards nothing is held, and memory has not grown.
+    """Each of many requests gets the result that it gets alone. Then nothing is held, and memory has not grown.
 
-    After the first round 2400 requests come. A server that forgets them has 0 to 3 MiB more then; one that keeps each
-    `Request`, 14.
+    After the first round 2400 requests come. Then a server that forgets them has 0 to 3 MiB more; a server that keeps
+    each `Request` has 14 MiB more.
     """
     monkeypatch.setenv("MALLOC_ARENA_MAX", "1")  # in glibc, an arena for each thread keeps what others could use
     limits = ("--max-running", MAX_RUNNING, "--max-waiting", MAX_WAITING)
@@ -212,7 +212,7 @@ def test_who_is_refused_may_come_again(wishes: list[Wish]) -> None:
 
 @contextmanager
 def begun(server: Running, bodies: list[dict[str, Any]]) -> Iterator[list[Iterator[str]]]:
-    """Streams, each of which has sent something."""
+    """Yield streams, each of which has sent an event."""
     with ExitStack() as stack:
         connections = [stack.enter_context(closing(send(server, body))) for body in bodies]
         streams = [events(connection) for connection in connections]
@@ -223,7 +223,8 @@ def begun(server: Running, bodies: list[dict[str, Any]]) -> Iterator[list[Iterat
 
 @contextmanager
 def unread(server: Running) -> Iterator[socket.socket]:
-    """A connection on which more has been computed than it takes while nobody reads."""
+    """Yield a connection for which the server has computed more than the connection takes while the client reads
+    nothing."""
     body = json.dumps(stream_of(900, n=4)).encode()
     with socket.socket() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -236,7 +237,7 @@ def unread(server: Running) -> Iterator[socket.socket]:
 
 
 def got_all(slow: socket.socket) -> bool:
-    """Whether a response was sent to its end."""
+    """Tell whether a response was sent to its end."""
     found = b""
     slow.settimeout(PATIENCE)
     with suppress(OSError):
@@ -246,7 +247,7 @@ def got_all(slow: socket.socket) -> bool:
 
 
 def test_the_end_of_a_busy_server() -> None:
-    """Whoever is served is served to the end, or told that there will be none."""
+    """Each request that is being served is served to its end, or gets an error."""
     with (
         running(*FAST, "--max-running", 20) as server,
         begun(server, [stream_of(20 + 10 * i) for i in range(20)]) as streams,
@@ -270,7 +271,7 @@ def is_served_on(stream: Iterator[str]) -> bool:
 
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal(second: signal.Signals) -> None:
-    """Nobody is waited for: neither for those that are served, nor for those that do not read."""
+    """The server waits neither for the requests that it serves, nor for clients that do not read."""
     with (
         running(*FAST, "--max-running", 24) as server,
         unread(server) as slow,

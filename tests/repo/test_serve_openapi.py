@@ -1,4 +1,4 @@
-"""The server's OpenAPI description, and bodies that are made by it: right ones, and such as a client gets wrong."""
+"""The server's OpenAPI description, and bodies made from it: valid ones, and bodies with a client's mistakes."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ RULES = (  # what a schema does not say
 
 
 class Line:
-    """A server, asked over one connection. description: what it says of itself. answers: the same for a reader who
-    accepts no other fields."""
+    """A server, asked over one connection. description: the server's description of itself. answers: the same for a
+    reader who accepts no other fields."""
 
     def __init__(self, server: Running):
         self.server = server
@@ -52,7 +52,7 @@ class Line:
         self.text = self.complete()
 
     def ask(self, method: str, path: str, body: Any = None, **options: Any) -> tuple[int, bytes]:
-        """Status and body. A server may close a connection that was idle: then it is asked over another one."""
+        """Return the status and body of an answer. If the server has closed the idle connection, open another one."""
         for _ in range(2):
             try:
                 self.connection.request(method, path, body, **options)
@@ -72,7 +72,7 @@ class Line:
         return str(json.loads(answer)["choices"][0]["text"])
 
     def error(self, answer: bytes) -> dict[str, Any]:
-        """In the API's form."""
+        """Check that an answer is an error in the API's form. Return the error."""
         found = json.loads(answer)
         self.answers.check("Error", found)
         return dict(found["error"])
@@ -96,7 +96,7 @@ def line() -> Iterator[Line]:
 
 @pytest.fixture(autouse=True)
 def _unharmed(line: Line) -> Iterator[None]:
-    """Whatever was asked, nothing of it is left, and others are served as before."""
+    """Check, after the requests of a test, that nothing of them is left, and that other clients get their answers."""
     yield
     assert line.complete() == line.text
     for name in ('requests_now{status="running"}', 'requests_now{status="waiting"}', 'pages{status="used"}'):
@@ -134,8 +134,8 @@ def test_description_with_a_key(line: Line) -> None:
 
 
 def check_bodies(line: Line, count: int) -> None:
-    """Ask with so many bodies. A body that fits the description is served, or breaks a rule that no schema can say; any
-    other is refused, with the name of what is wrong."""
+    """Send this many bodies. A body that is valid for the description is served, or breaks a rule that no schema can
+    express; any other body is refused, and the error names the wrong parameter."""
     print(f"{count} bodies; TINY_LLM_SEED={SEED} makes the same ones")
     seen: Counter[int] = Counter()
     bodies = {path: line.requests.bodies(f"{kind}Request") for path, kind in KINDS.items()}
@@ -175,7 +175,7 @@ def test_many_bodies(line: Line) -> None:
 
 @pytest.mark.parametrize("token", ["4096", "999999999"])
 def test_bias_of_tokens_that_are_not_there(line: Line, token: str) -> None:
-    """Is refused before the engine sees it: a step that fails ends everybody's requests."""
+    """The bias is refused before the engine sees it, because a step that fails ends the requests of all clients."""
     status, answer = line.post("/v1/completions", json.dumps(PLAIN | {"logit_bias": {token: 1}}))
     assert (status, line.error(answer)["param"]) == (400, "logit_bias")
 
@@ -184,13 +184,13 @@ def test_bias_of_tokens_that_are_not_there(line: Line, token: str) -> None:
     "least", [{"temperature": 5e-324}, {"temperature": 1e-40}, {"temperature": 1, "top_p": 5e-324}]
 )
 def test_least_numbers(line: Line, least: dict[str, float]) -> None:
-    """Those that are nothing in float32 still mean the likeliest token."""
+    """Numbers that become 0 in float32 still mean the likeliest token."""
     status, answer = line.post("/v1/completions", json.dumps(PLAIN | least))
     assert (status, json.loads(answer)["choices"][0]["text"]) == (200, line.text)
 
 
 def raw(*inner: str) -> st.SearchStrategy[bytes]:
-    """A body that is right but for one of these."""
+    """Return bodies that are valid except for one of these texts."""
     return st.sampled_from([json.dumps(PLAIN)[:-1] + "," + each + "}" for each in inner]).map(str.encode)
 
 
@@ -228,7 +228,7 @@ def test_bodies_that_are_not_json(line: Line, body: bytes, path: str) -> None:
 
 @pytest.mark.parametrize("given_type", [None, "", "text/plain", "application/x-www-form-urlencoded", "json", "\xff"])
 def test_other_content_types(line: Line, given_type: str | None) -> None:
-    """Are refused: a foreign web page could send those without asking."""
+    """They are refused, because a foreign web page could send them without asking first."""
     status, answer = line.post("/v1/completions", TEXT, {} if given_type is None else {"Content-Type": given_type})
     assert status == 415
     assert "application/json" in line.error(answer)["message"]
@@ -273,7 +273,7 @@ def opened(line: Line, sent: bytes = b"") -> socket.socket:
 
 @pytest.mark.parametrize("sent", NOT_HTTP)
 def test_what_is_not_http(line: Line, sent: bytes) -> None:
-    """Gets an error or nothing, and the connection is closed."""
+    """It gets an error or nothing, and the server closes the connection."""
     answer = b""
     with opened(line) as connection, suppress(OSError):  # which a connection has that is closed already
         connection.sendall(sent)

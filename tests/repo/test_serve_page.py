@@ -1,4 +1,4 @@
-"""The server's page, in a browser: a chat that streams, the engine at work, both languages, no error."""
+"""The server's page in a browser: a chat that streams, the engine at work, both languages, and no error."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from check_book_pages import open_browser  # noqa: E402
 
 expect.set_options(timeout=60_000)  # whatever else the machine does
 WIDTHS = {"desktop": (1100, 1000), "phone": (390, 800)}
-# Looks at each change: whatever asks from time to time may come when an answer has begun and ended.
+# # Looks at each change. A check from time to time might come only after an answer has begun and ended.
 LOOK = """addEventListener("DOMContentLoaded", () => {
   window.seen = { rows: 0, rate: 0, replies: new Set() };
   new MutationObserver(() => {
@@ -86,7 +86,7 @@ def test_the_page(server: Running, browser: Browser, locale: str, size: str, tmp
     page.close()
 
 
-# The contrast of each text with what is behind it (WCAG 2, 1.4.3), as the browser computes colours.
+# # The contrast of each text with its background (WCAG 2, 1.4.3), as the browser computes colours.
 CONTRASTS = """() => {
   const parse = (colour) => { const [r, g, b, a = 1] = colour.match(/[\\d.]+/g).map(Number); return [r, g, b, a]; };
   const over = (front, back) => [0, 1, 2].map((i) => front[3] * front[i] + (1 - front[3]) * back[i]);
@@ -147,7 +147,7 @@ SHOWN = """lengths => {
 
 
 def test_bars_compare_requests(server: Running, browser: Browser) -> None:
-    """All of them have the same scale, which the page says, however long the longest is."""
+    """All bars have the same scale, which the page states, however long the longest bar is."""
     page = opened(browser, server.url, "en", 900, 800, [])
     for lengths, scale in (([[16, 16], [4, 4]], 64), ([[100, 412], [64, 64], [30, 2]], 512), ([[40_000, 1]], 65_536)):
         widths, told = page.evaluate(SHOWN, lengths)
@@ -158,7 +158,7 @@ def test_bars_compare_requests(server: Running, browser: Browser) -> None:
 
 @pytest.mark.parametrize("locale", ["en", "ja"])
 def test_requests_that_are_over(server: Running, browser: Browser, locale: str) -> None:
-    """With what somebody waited; also those of other clients."""
+    """The page shows how long they waited, also for requests of other clients."""
     asked = {"model": "story", "prompt": "Once", "extra_body": {"ignore_eos": True}}
     server.client().completions.create(**asked, max_tokens=1)
     server.client().completions.create(**asked, max_tokens=40)
@@ -172,7 +172,7 @@ def test_requests_that_are_over(server: Running, browser: Browser, locale: str) 
 
 
 def write_on(page: Page) -> None:
-    """Let the next answer go on until somebody stops it; a story would end by itself, now and then before that."""
+    """Let the next answer continue until the test stops it. A story might end by itself earlier."""
 
     def ask(route: Route) -> None:
         route.continue_(post_data=json.dumps(route.request.post_data_json | {"ignore_eos": True}))
@@ -181,7 +181,7 @@ def write_on(page: Page) -> None:
 
 
 def test_a_new_chat_while_an_answer_comes(server: Running, browser: Browser) -> None:
-    """It begins with an empty conversation, and the request that runs is ended."""
+    """The new chat begins with an empty conversation, and the running request ends."""
     page = opened(browser, server.url, "en", 900, 800, [])
     expect(page.locator("#model")).to_have_text("story")
     page.locator("#temperature").fill("0")

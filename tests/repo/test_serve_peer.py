@@ -1,8 +1,8 @@
 """`tiny-llm serve` and mlx-lm's own server, two processes: the same requests on the same weights, the same answers.
 
-Weights are the bundled model's in float32, which are the checkpoint's numbers exactly; a tie between two tokens, which
-rounding would decide, is then as good as impossible. mlx-lm's server has four peculiarities (of version 0.32), and what
-can be compared beside them is:
+The weights are the bundled model's in float32, which are the checkpoint's numbers exactly. A tie between two tokens,
+which rounding would decide, is then practically impossible. mlx-lm's server (version 0.32) has four peculiarities,
+which the comparison takes into account:
 
 - It leaves out a space with which an output begins, and so does `shown` here with ours.
 - It counts the token that ends a text as one of the output; we count what the client gets, as `max_tokens` does.
@@ -66,7 +66,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Answer:
-    """What a client got. reason: of the end. prompt, output: numbers of tokens."""
+    """A client's answer. reason: why the text ended. prompt, output: numbers of tokens."""
 
     text: str
     reason: str | None
@@ -74,13 +74,13 @@ class Answer:
     output: int
 
     def shown(self) -> Answer:
-        """As mlx-lm has it: without a space at its beginning."""
+        """Return the answer in mlx-lm's form: without a space at its beginning."""
         return Answer(self.text.removeprefix(" "), self.reason, self.prompt, self.output)
 
 
 @dataclass(frozen=True)
 class Server:
-    """One that is asked by OpenAI's client, for the model of this name."""
+    """A server, asked by OpenAI's client for the model of this name."""
 
     client: openai.OpenAI
     model: str
@@ -113,7 +113,7 @@ device = pytest.fixture(lambda: None)  # the servers choose their own
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bundled model in float32, as a folder that both can load."""
+    """Write the bundled model in float32 to a folder that both servers can load."""
     source, folder = bundled("story"), tmp_path_factory.mktemp("weights") / "story-float32"
     folder.mkdir()
     for file in ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"):
@@ -126,7 +126,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def peer(weights: Path, log: Path) -> Iterator[str]:
-    """mlx-lm's server: its address, without /v1."""
+    """Start mlx-lm's server. Yield its address, without /v1."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "mlx_lm", "server", "--model", str(weights), "--port", str(port)]
@@ -152,7 +152,7 @@ def peer(weights: Path, log: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def both(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Server]]:
-    """Ours, and mlx-lm's."""
+    """Yield our server and mlx-lm's."""
     log = tmp_path_factory.mktemp("peer") / "log.txt"
     options = ("--impl", "ref", "--model", weights, "--dtype", "float32")
     with peer(weights, log) as url, running(*options) as ours:
@@ -161,7 +161,7 @@ def both(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tu
 
 
 def assert_same(ours: Answer, peer: Answer, has_stop: bool) -> None:
-    """The same text, reason and numbers of tokens, but for the token that ends a text."""
+    """Check that text, reason and numbers of tokens are equal, except for the token that ends a text."""
     ended = peer.reason == "stop" and not has_stop
     expected = Answer(peer.text, peer.reason, peer.prompt, peer.output - ended)
     assert ours.shown() == expected.shown()
@@ -180,7 +180,7 @@ def test_the_same_answer(both: tuple[Server, Server], name: str, stream: bool) -
 def test_a_stop_string_that_ends_or_begins_within_a_token(
     both: tuple[Server, Server], words: tuple[int, int], cut: int
 ) -> None:
-    """The stop string is made of these words of the text, without the space before them and without the last `cut`
+    """The stop string consists of these words of the text, without the space before them and without the last `cut`
     characters."""
     ours, peer = both
     asked = {"prompt": ONCE, "max_tokens": 30}
@@ -193,7 +193,7 @@ def test_a_stop_string_that_ends_or_begins_within_a_token(
 
 
 def test_many_at_once(both: tuple[Server, Server]) -> None:
-    """Both compute them together, and each gets what it gets alone."""
+    """Both servers compute them together, and each request gets the result that it gets alone."""
     cases = list(CASES.values())
     with ThreadPoolExecutor(6) as pool:
         ours, peer = (list(pool.map(server.ask, cases, [True] * len(cases))) for server in both)

@@ -1,4 +1,4 @@
-"""`Retry-After`: when those who are refused come back."""
+"""`Retry-After`: how long refused clients are told to wait."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def clock() -> Clock:
 
 
 def test_those_who_are_refused_come_back_one_after_the_other(clock: Clock) -> None:
-    """At the pace at which places become free: eight have ended in four seconds."""
+    """They come back at the rate at which requests end: eight have ended in four seconds."""
     retry = RetryAfter(clock)
     retry.begin(16)
     clock.now += 4
@@ -42,7 +42,7 @@ def test_until_a_request_has_ended_the_next_end_is_as_far_away(clock: Clock) -> 
 
 
 def test_requests_that_were_refused_at_once_do_not_count(clock: Clock) -> None:
-    """Else a crowd of them would seem to be served in no time."""
+    """Otherwise the server would seem to serve a crowd of them in no time."""
     retry = RetryAfter(clock)
     retry.begin(16)
     clock.now += 4

@@ -1,4 +1,4 @@
-"""Stop strings: what they cost, and that each is found where it ends first."""
+"""Stop strings: their cost, and that the first one to be complete is found."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tiny_llm_ref.generate import StopStrings
 
 
 class Counted(str):
-    """A text that counts how much of it was copied."""
+    """A text that counts how many of its characters were copied."""
 
     copied = 0
 
@@ -23,7 +23,7 @@ class Counted(str):
 
 @pytest.mark.parametrize("text", ["a" * 20, "x" * 20])
 def test_a_long_stop_string_costs_no_more_than_the_text(text: str) -> None:
-    """For each piece, whether or not it may begin the stop string."""
+    """This holds for each piece of text, whether or not the stop string may begin in it."""
     Counted.copied = 0
     stops = StopStrings([Counted("x" * 1_000_000)])
     assert stops.add(text) == ("" if text[0] == "x" else text)

@@ -1,4 +1,4 @@
-"""`tiny-llm serve`, asked by OpenAI's client: models that think, and a checkpoint's own settings of the sampler."""
+"""`tiny-llm serve` with OpenAI's client: models that think, and a checkpoint's own settings of the sampler."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_stream_with_thinking(server: Running) -> None:
 
 
 def test_a_conversation_goes_on(server: Running) -> None:
-    """What a client got it may send back as it is; the thinking of earlier answers is no part of the prompt."""
+    """A client may send back a message as it got it. The prompt does not contain the thinking of earlier answers."""
     first = ask(server, **ON)
     message = first.choices[0].message
     plain = [*QUESTION, {"role": "assistant", "content": message.content}, *QUESTION]
@@ -132,7 +132,7 @@ def test_a_model_without_thinking() -> None:
 
 
 def test_the_checkpoints_sampling(tmp_path: Path) -> None:
-    """A request gets it where it leaves a setting out: greedy here, which gives one text for all seeds."""
+    """They apply to a request that leaves a setting out. Here they are greedy, so all seeds give one text."""
     config = untrained_config()
     write_untrained(tmp_path / "model", config, expected_shapes(ModelConfig.from_hf(config)))
     advice = {"eos_token_id": [], "do_sample": False, "temperature": 0.6, "repetition_penalty": 1.3}
@@ -157,7 +157,7 @@ def test_the_checkpoints_sampling(tmp_path: Path) -> None:
 
 
 def test_thinking_that_is_guessed(tmp_path: Path) -> None:
-    """With --draft, one step may bring tokens of the thinking and of the answer."""
+    """With --draft, one step may give tokens of the thinking and tokens of the answer."""
     with running("--model", write_thinking(tmp_path / "model"), "--draft", "ngram") as server:
         asked = [*QUESTION, {"role": "assistant", "content": f"\n{THINKING} \n</think>\n\n{ANSWER}"}, *QUESTION]
         answer = ask(server, asked, **ON, temperature=0)

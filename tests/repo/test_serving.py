@@ -1,6 +1,6 @@
 """Serving days 1 to 3: any arrivals, any cache and scheduler; bad input and failures; fast kernels.
 
-Whatever else is being served, a request gets what `generate` gives it alone.
+Whatever other requests are being served, a request gets the tokens that `generate` gives it alone.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ ENOUGH = MAX_RUNNING * 11  # pages of four for all that run: no request below ge
 
 @cache
 def small_model(model_type: str = "qwen3") -> Any:
-    """Dense weights in float32; no two logits are so close that rounding decides. Any thread can use it."""
+    """Return a model with dense weights in float32, whose logits are never so close that rounding decides. Any thread
+    can use it."""
     config = ModelConfig.from_hf(untrained_config(model_type, num_hidden_layers=2, vocab_size=100, eos_token_id=[7, 8]))
     weights = random_weights(expected_shapes(config), seed=5)
     model = build_model(config, {name: mx.array(weight) for name, weight in weights.items()})
@@ -81,14 +82,14 @@ SYSTEMS: dict[str, Callable[..., Scheduler]] = {
 
 
 class Letters:
-    """A tokenizer: some tokens are letters, and others two of them, so that stop strings end within tokens."""
+    """A tokenizer with tokens of one letter and tokens of two letters, so that stop strings end within tokens."""
 
     def decode(self, tokens: list[int], skip_special_tokens: bool) -> str:
         return "".join(chr(ord("a") + token % 26) * (1 + token // 50) for token in tokens)
 
 
 class Moody:
-    """A model that fails when it is told to."""
+    """A model that fails once after `fails` is set."""
 
     def __init__(self, model: Any):
         self.model, self.config, self.logits = model, model.config, model.logits
@@ -133,7 +134,7 @@ EVENTS = st.lists(
 
 @cache
 def alone(model_type: str, prompt: tuple[int, ...], params: SamplingParams, room: int) -> tuple[list[int], str]:
-    """Output and text of a request that nobody keeps company. room: for prompt and output."""
+    """Return output and text of a request that is served alone. room: how many tokens prompt and output may have."""
     model, output = small_model(model_type), []
 
     def tokens() -> Iterator[int]:
@@ -147,7 +148,7 @@ def alone(model_type: str, prompt: tuple[int, ...], params: SamplingParams, room
 
 
 class Traffic:
-    """An engine, and all requests that it was given."""
+    """An engine, and all requests that were added to it."""
 
     def __init__(self, system: str, model_type: str):
         self.model, self.model_type = Moody(small_model(model_type)), model_type
@@ -169,7 +170,7 @@ class Traffic:
         self.engine.check_integrity()
 
     def the_sampler_fails(self, number: int) -> None:
-        """At the request's next token."""
+        """Let the sampler fail at the request's next token."""
 
         def sampler(logits: mx.array, tokens: mx.array) -> mx.array:
             raise FloatingPointError("no luck")
@@ -178,7 +179,8 @@ class Traffic:
             request.sampler = sampler
 
     def the_model_fails(self) -> None:
-        """In one step, which is repeated. What begins in it waits for nothing then."""
+        """Let the model fail in one step, which is repeated. A request that begins in this step then waits for
+        nothing."""
         self.model.fails = self.engine.has_work
         before = [(list(request.output), request.finish_reason) for request in self.requests]
         if self.model.fails:
@@ -195,7 +197,7 @@ class Traffic:
         pytest.fail("there is always work, and no end of it")
 
     def check(self) -> None:
-        """Each got what is its own."""
+        """Check that each request got its own result."""
         for request in self.requests:
             room = self.engine.max_length
             output, text = alone(self.model_type, request.prompt, request.params, room)
@@ -224,7 +226,7 @@ def test_any_arrivals(system, model_type, events):
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_crowd(system):
-    """Forty requests for three places, all at once."""
+    """Forty requests come at once, and only three run at a time."""
     random = np.random.RandomState(1)
     traffic = Traffic(system, "qwen3")
     for i in range(40):
@@ -235,7 +237,7 @@ def test_a_crowd(system):
 
 
 def test_few_pages_do_preempt():
-    """What the tests above rest on: there is more to store than there is room."""
+    """The earlier tests rely on this: there are more tokens to store than there is room."""
     preempted: list[str] = []
 
     class Watching:
@@ -265,7 +267,7 @@ def test_a_request_is_shown_by_id_and_status() -> None:
 
 
 def served() -> Request:
-    """One that is over."""
+    """Return a finished request."""
     engine = Engine(small_model(), SYSTEMS["slots"](2))
     old = request("old", max_tokens=1)
     engine.add(old)
@@ -274,7 +276,7 @@ def served() -> Request:
 
 
 def aborted() -> Request:
-    """One that was aborted before it began."""
+    """Return a request that was aborted before it began."""
     engine = Engine(small_model(), SYSTEMS["slots"](2))
     engine.add(old := request("old"))
     engine.abort("old")
@@ -364,7 +366,7 @@ TEXTS = (
 
 
 class Listening(Engine):
-    """Keeps, for each token that was chosen, what came before it, and the scores that it was chosen by."""
+    """An engine that keeps, for each chosen token, the tokens before it, and the logits from which it was chosen."""
 
     def settle(self, batch: Any, logits: Any) -> list[Request]:
         with_logits = [chunk for chunk in batch.chunks if chunk.num_logits]
@@ -377,7 +379,7 @@ class Listening(Engine):
 
 
 def dense_model(name: str, dtype: mx.Dtype) -> Any:
-    """The plain model in float32, with the numbers that the quantised one has."""
+    """Return the plain model in float32, with the numbers of the quantised model."""
     model = quantised(name, dtype)
     for block in model.layers:
         block.input_layernorm = dense(block.input_layernorm)
@@ -401,7 +403,7 @@ def dense_model(name: str, dtype: mx.Dtype) -> Any:
     ids=["tuned", "optimised, bfloat16", "optimised, float32"],
 )
 def test_fast_kernels(system, make_fast, dtype, stated):
-    """Scores within the kernels' error of float32's; the same token, unless two are closer than that."""
+    """The error of the logits is at most the kernels'. The chosen token differs from float32's only in near ties."""
     model, oracle = quantised("story-draft", dtype), dense_model("story-draft", dtype)
     make_fast(model)
     engine = Listening(model, SYSTEMS[system](len(model.layers), attention=flash_attention), is_checked=True)
@@ -428,7 +430,8 @@ def test_fast_kernels(system, make_fast, dtype, stated):
 
 @pytest.mark.parametrize("damage", [math.nan, math.inf])
 def test_logits_that_are_not_finite_cost_their_own_request_only(damage: float) -> None:
-    """Row by row and all at once: it gets the error, and no log-probabilities, because no token was chosen."""
+    """Row by row and all rows at once, the request gets the error, and no log-probabilities, because no token was
+    chosen."""
     logits = np.random.default_rng(1).normal(size=(3, 100)).astype(np.float32)
     logits[1, 5] = damage
     seen = []
@@ -444,7 +447,7 @@ def test_logits_that_are_not_finite_cost_their_own_request_only(damage: float) -
 
 @pytest.mark.parametrize("count", [0, 1, 3, 20, 99, 100, 101])
 def test_the_likeliest_tokens_of_a_place(count: int) -> None:
-    """The likeliest first; of tokens that are equally likely, the smaller one."""
+    """The likeliest token comes first, and of equally likely tokens, the one with the smaller id."""
     logits = np.random.default_rng(2).integers(-9, 9, (1, 100)).astype(np.float32)
     one = request(num_logprobs=count)
     note_logprobs(logits, [one], [7])
