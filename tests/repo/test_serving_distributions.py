@@ -1,4 +1,4 @@
-"""Speculative decoding over many samples: its tokens have the distribution of the model's own."""
+"""Speculative decoding over many samples: its tokens have the same distribution as tokens of the model alone."""
 
 import math
 from collections import Counter
@@ -22,7 +22,7 @@ RIGHT, WRONG = 4.5, 8.0  # standard deviations: right code is below the one, the
 def deviations(outcomes, law):
     """Pearson's chi-square of these outcomes, as standard deviations of a normal variable (Wilson and Hilferty).
 
-    Outcomes that are expected fewer than five times are one outcome together.
+    Outcomes that are expected fewer than five times count together as one outcome.
     """
     law = {outcome: p for outcome, p in law.items() if p > 0}
     assert set(outcomes) <= law.keys(), "what cannot come came"
@@ -48,7 +48,7 @@ PAIRS = {(i, j): float(FIRST[i]) * float(AFTER[i, j]) for i in range(V) for j in
 
 
 def pairs(accept, are_drawn, count=12_000, seed=0):
-    """The first two tokens of many runs, with two guesses each."""
+    """Return the first two tokens of many runs, with two guesses each."""
     generator, found = np.random.default_rng(seed), []
     for _ in range(count):
         first = draw(GUESSED_FIRST, generator) if are_drawn else 1
@@ -67,7 +67,7 @@ def test_pairs_have_the_models_distribution(are_drawn):
 
 
 def from_the_whole_row(target, draft, random):
-    """In place of a rejected guess, any token of the model's."""
+    """Draw the token in place of a rejected guess from the model's whole row."""
     for i, token in enumerate(draft.tokens):
         if random.random() * q_of(draft, i) >= target[i, token]:
             return [*draft.tokens[:i], draw(target[i], random)]
@@ -75,7 +75,7 @@ def from_the_whole_row(target, draft, random):
 
 
 def one_number_for_all(target, draft, random):
-    """The same random number decides on all guesses."""
+    """Let the same random number decide on all guesses."""
     chance = random.random()
     for i, token in enumerate(draft.tokens):
         if chance * q_of(draft, i) >= target[i, token]:
@@ -84,7 +84,7 @@ def one_number_for_all(target, draft, random):
 
 
 def on_behind_a_rejection(target, draft, random):
-    """Guesses behind a rejected one count as well."""
+    """Also use the guesses after a rejected guess."""
     tokens = list(draft.tokens)
     for i, token in enumerate(tokens):
         if random.random() * q_of(draft, i) >= target[i, token]:
@@ -93,7 +93,7 @@ def on_behind_a_rejection(target, draft, random):
 
 
 def by_p_alone(target, draft, random):
-    """A guess that was drawn is accepted as a certain one is, and rejected as one that was drawn."""
+    """Accept a drawn guess as if it were certain, but treat a rejected one as drawn."""
     for i, token in enumerate(draft.tokens):
         if random.random() >= target[i, token]:
             return [*draft.tokens[:i], draw(rest_of(target, draft, i), random)]
@@ -122,12 +122,12 @@ def rest_of(target, draft, i):
     ],
 )
 def test_pairs_of_mistakes_have_not(mistake, are_drawn):
-    """The statistic has the power to see them."""
+    """The statistic is strong enough to detect these mistakes."""
     assert deviations(pairs(mistake, are_drawn), PAIRS) > WRONG
 
 
 def test_drawn_guesses_may_be_taken_for_certain():
-    """Given any guess, the tokens have the model's distribution. But fewer guesses are accepted."""
+    """After any guess, the tokens have the model's distribution. But fewer guesses are accepted."""
     lengths = []
 
     def certain(target, draft, random):
@@ -143,7 +143,8 @@ def test_drawn_guesses_may_be_taken_for_certain():
 
 
 def test_rounding_rejects_what_is_equal():
-    """p a little below q everywhere, by rounding, and a number next to 1: there is no rest to draw from."""
+    """By rounding, p is a little below q everywhere, and the random number is close to 1: no rest is left to draw
+    from."""
 
     class AlmostOne:
         def random(self):
@@ -181,7 +182,7 @@ def test_probabilities_are_what_the_sampler_draws_from(options):
 
 
 def pairs_by_the_model(model, prompt, params):
-    """The exact distribution of the first two tokens."""
+    """Return the exact distribution of the first two tokens."""
 
     def row(text):
         return probabilities(params, model(mx.array([text]))[:, -1], [text])[0].astype(np.float64)
@@ -196,7 +197,7 @@ def pairs_by_the_model(model, prompt, params):
 
 
 class Likeliest(ModelDrafter):
-    """Guesses the likeliest token, and says that it was drawn."""
+    """A drafter that guesses the likeliest token, but says that the guess was drawn."""
 
     def propose(self, wanted):
         drafts = super().propose(wanted)
@@ -215,7 +216,7 @@ def drafter_of(kind):
 
 
 def engine_pairs(kind, params, count):
-    """The first two tokens of many requests with the same prompt; and the share of guesses that were accepted."""
+    """Return the first two tokens of many requests with the same prompt, and the share of accepted guesses."""
     model = model_of(1)
     scheduler = Scheduler(BatchedKVCache(1, 64, 32), 64)
     engine = speculative(model, scheduler, drafter_of(kind), num_drafts=3)

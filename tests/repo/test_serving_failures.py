@@ -1,7 +1,7 @@
-"""Exceptions anywhere in a step: the next step goes on, every request gets what it gets alone, and no page is lost.
+"""Exceptions anywhere in a step: the next step goes on, requests get their usual results, and no page is lost.
 
-There is no code that takes anything back. What a failed step had reserved is reserved still, what it had written is
-written again, and nothing was committed.
+No code undoes a failed step. Positions that the step reserved stay reserved, positions that it wrote are written again,
+and nothing was committed.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ RUNS = 200
 
 
 class BrokenError(Exception):
-    """What is injected."""
+    """The exception that the tests inject."""
 
 
 class Faults:
-    """Counts the places that a run passes, and raises at one of them."""
+    """A counter of the places that a run passes, which raises an exception at one of them."""
 
     def __init__(self) -> None:
         self.at = self.passed = self.raised = 0
 
     def arm(self, after: int) -> None:
-        """Raise at the place that comes after so many others."""
+        """Raise an exception after `after` more places."""
         self.at = self.passed + after
 
     def here(self) -> None:
@@ -60,7 +60,7 @@ class Faults:
 
 
 class Faulty:
-    """A model that may fail before its layers, in the middle of them, after them, and before its logits."""
+    """A model that can fail before, between and after its layers, and before its logits."""
 
     def __init__(self, model: Any, faults: Faults):
         self.model, self.faults = model, faults
@@ -81,7 +81,7 @@ class Faulty:
 
 
 class FaultyCache:
-    """A step's cache, of which the layers after the first may fail."""
+    """A step's cache whose layers after the first can fail."""
 
     def __init__(self, cache: Any, faults: Faults):
         self.cache, self.faults = cache, faults
@@ -97,7 +97,7 @@ class FaultyCache:
 
 
 class FaultyDecoding(Decoding):
-    """Fails before tokens are chosen, or when all of them are."""
+    """A decoding that can fail before it chooses tokens, and after it has chosen all of them."""
 
     def __init__(self, decoding: Decoding, faults: Faults):
         self.decoding, self.faults = decoding, faults
@@ -164,9 +164,9 @@ def requests_of(seed: int, is_greedy: bool) -> list[Request]:
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("part", range(4))
 def test_exceptions_anywhere(system: str, part: int) -> None:
-    """A fault in every step, each at another place, until a step gets through: nothing is lost, doubled or leaked.
+    """Each step fails at one place after another, until it succeeds: nothing is lost, doubled or leaked.
 
-    Drawn tokens stay the same, too, unless a drafter has drawn for a step that failed after it.
+    Drawn tokens stay the same as well, unless a drafter has drawn for a step that failed later.
     """
     raised = 0
     for run in range(part, RUNS // len(SYSTEMS), 4):
@@ -216,7 +216,8 @@ PLANNING = ("batch", "batched_cache", "cache", "drafters", "paged_cache", "prefi
 
 
 def test_no_code_takes_anything_back() -> None:
-    """What a failed step leaves needs no handler. The engine has one, for exceptions that are a request's own."""
+    """The state after a failed step needs no handler. The engine has one handler, for exceptions of a single
+    request."""
     handlers = {name: HANDLER.findall((SERVING / f"{name}.py").read_text(encoding="utf-8")) for name in PLANNING}
     assert not any(handlers.values()), handlers
     assert HANDLER.findall((SERVING / "engine.py").read_text(encoding="utf-8")) == [" Exception as error"]

@@ -1,4 +1,4 @@
-"""Pages over a long time: 10,000 operations by chance on a pool and a cache, and engines that run out of pages."""
+"""Pages over a long time: 10,000 random operations on a pool and a cache, and engines that run out of pages."""
 
 from collections import Counter
 
@@ -21,14 +21,14 @@ from tiny_llm_ref.serving.scheduler import PreemptNewest, Scheduler, TokenBudget
 
 
 class Held:
-    """A request, as a cache sees it."""
+    """A request as a cache sees it."""
 
     def __init__(self, length):
         self.tokens, self.pages, self.num_computed_tokens = [1] * length, [], 0
 
 
 class Pages:
-    """A pool with a cache, somebody else who holds pages of requests too, and what both have to hold by now."""
+    """A pool with a cache, another holder of the requests' pages, and the pages that both must hold by now."""
 
     def __init__(self, num_pages, page_size, seed):
         self.random = np.random.RandomState(seed)
@@ -53,7 +53,8 @@ class Pages:
             self.requests.append(request)
 
     def reserve(self, request):
-        """Some tokens come, guesses among them; at times the step fails, and the tokens are gone again."""
+        """Add tokens, guesses among them, and reserve room for them. Sometimes the step fails, and the tokens are
+        removed."""
         before, held = len(request.tokens), self.held()
         request.tokens += [1] * int(self.random.randint(1, 3 * self.pool.page_size))
         missing = self.pages_of(len(request.tokens)) - len(request.pages)
@@ -68,7 +69,7 @@ class Pages:
             del request.tokens[before:]
 
     def commit(self, request):
-        """Some of what is pending is computed; some tokens, guesses that were rejected, are gone."""
+        """Compute some of the pending tokens. Remove some tokens, as if they were rejected guesses."""
         pending = len(request.tokens) - request.num_computed_tokens
         right = int(self.random.randint(pending + 1))
         computed = request.num_computed_tokens + int(self.random.randint(right + 1))
@@ -86,19 +87,19 @@ class Pages:
         assert (request.pages, request.num_computed_tokens) == ([], 0)
 
     def share(self, request):
-        """Somebody else holds the first pages of a request, as a prefix cache does."""
+        """Share the first pages of a request with another holder, as a prefix cache does."""
         pages = request.pages[: self.random.randint(len(request.pages) + 1)]
         self.pool.share(pages)
         self.elsewhere += pages
 
     def let_go(self):
-        """Of some of what is held elsewhere, some of it more than once."""
+        """Release some of the pages that the other holder has, some of them several times."""
         kept = self.random.rand(len(self.elsewhere)) < 0.5
         self.pool.release([page for page, is_kept in zip(self.elsewhere, kept, strict=True) if not is_kept])
         self.elsewhere = [page for page, is_kept in zip(self.elsewhere, kept, strict=True) if is_kept]
 
     def release_too_often(self):
-        """Free pages, held ones before them, or one more often than it is held."""
+        """Release free pages after held pages, or a page once more than it is held."""
         held = self.held()
         wrong = [page for page in range(self.pool.num_pages) for _ in range(held[page] + 1)]
         page = self.one_of(range(self.pool.num_pages))
@@ -126,7 +127,7 @@ class Pages:
             kind(self.one_of(self.requests))
 
     def check(self):
-        """Nothing is freed twice, and nothing is lost."""
+        """Check that no page is freed twice, and none is lost."""
         held = self.held()
         self.pool.check_integrity(held)
         assert self.pool.num_free + len(held) == self.pool.num_pages
@@ -162,7 +163,7 @@ def untrained(tmp_path_factory):
 
 
 class Preemptions:
-    """An observer that notes who was preempted, and that nobody overtakes: who runs came before all who wait."""
+    """An observer that notes preempted requests, and checks that no request overtakes an older one that waits."""
 
     def __init__(self):
         self.of = Counter()
@@ -175,11 +176,11 @@ class Preemptions:
         assert order == sorted(order), "an older request gave way to a newer one"
 
     def on_abort(self, engine, request):
-        """Nothing to note."""
+        """Do nothing: there is nothing to note."""
 
 
 def some_requests(random, count, max_prompt, vocab_size):
-    """Prompts and outputs of different lengths, greedy and drawn."""
+    """Return requests with prompts and outputs of different lengths, greedy and drawn."""
     for number in range(count):
         prompt = [int(token) for token in random.randint(0, vocab_size, random.randint(1, max_prompt))]
         settings = [{}, {"temperature": 1.0}, {"temperature": 0.7, "top_k": 9}, {"repetition_penalty": 1.2}]
@@ -193,7 +194,7 @@ def alone(model, request):
 
 
 def serve(engine, requests, random, abort=0.0):
-    """Add requests while others run, abort some, step until nothing is left. Returns those that came to their end."""
+    """Add requests while others run, abort some, and step until none is left. Return the finished requests."""
     waiting, ended, ids = list(requests), [], []
     for _ in range(3_000):
         if waiting and random.rand() < 0.7:
@@ -210,7 +211,7 @@ def serve(engine, requests, random, abort=0.0):
 
 
 def abort_one(engine, id):
-    """What it held is free at once."""
+    """Abort a request. Check that its pages are free at once."""
     pool, request = engine.scheduler.cache.pool, engine.scheduler.find(id)
     before, held = pool.num_free, len(request.pages) if request else 0
     engine.abort(id)
@@ -230,7 +231,7 @@ def paged_engine(model, num_pages, page_size, token_budget):
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(("num_pages", "page_size"), [(8, 4), (32, 1), (2, 16)])
 def test_few_pages(untrained, num_pages, page_size, seed):
-    """Each request gets what it gets alone, however often it is preempted, and all come to an end."""
+    """Each request gets the result that it gets alone, however often it is preempted, and all requests finish."""
     random = np.random.RandomState(seed)
     engine, watch = paged_engine(untrained, num_pages, page_size, int(random.choice([5, 9, 64])))
     requests = list(some_requests(random, 12, 20, 256))
@@ -244,7 +245,7 @@ def test_few_pages(untrained, num_pages, page_size, seed):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_aborts_in_between(untrained, seed):
-    """Whoever is left gets what it gets alone; what the others held was free at once."""
+    """The other requests get the results that they get alone, and the pages of aborted requests are free at once."""
     random = np.random.RandomState(seed)
     engine, watch = paged_engine(untrained, 9, 4, 16)
     requests = list(some_requests(random, 20, 20, 256))
@@ -257,7 +258,7 @@ def test_aborts_in_between(untrained, seed):
 
 
 def test_a_request_that_needs_all_pages(untrained):
-    """It fits exactly, alone; the others have to leave before it ends, and all get there."""
+    """The request fits exactly, alone. The others are preempted before it ends, and all requests finish."""
     engine, watch = paged_engine(untrained, 6, 4, 8)
     requests = [
         Request("long", [5] * 12, SamplingParams(12, ignore_eos=True)),
@@ -271,7 +272,7 @@ def test_a_request_that_needs_all_pages(untrained):
 
 
 def test_a_trained_model():
-    """Stories of the bundled model, drawn and greedy, from few pages."""
+    """The bundled model generates stories, drawn and greedy, with few pages."""
     model = load_model(bundled("story-draft"), mx.float32)
     random = np.random.RandomState(5)
     engine, watch = paged_engine(model, 12, 4, 16)

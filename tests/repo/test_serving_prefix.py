@@ -1,7 +1,7 @@
-"""The prefix cache over a long time: thousands of operations by chance, engines that run out of pages, fail and guess.
+"""The prefix cache over a long time: thousands of random operations, and engines with few pages, failures and guesses.
 
-Whatever is shared, copied and forgotten: a request reads the keys and values of its own tokens, and gets what it gets
-alone.
+Whatever is shared, copied and forgotten, a request reads the keys and values of its own tokens, and gets the result
+that it gets alone.
 """
 
 import zlib
@@ -28,12 +28,12 @@ from tiny_llm_ref.serving.request import Request, SamplingParams
 from tiny_llm_ref.serving.scheduler import PreemptNewest, Scheduler, TokenBudget
 from tiny_llm_ref.serving.speculative import Speculative
 
-MODULUS = 2**61 - 1  # ints that differ by it have the same hash, and so have tuples of them
+MODULUS = 2**61 - 1  # ints that differ by this number have the same hash, and so do tuples of such ints
 ALPHABET = (1, 2, 1 + MODULUS, 2 + MODULUS)
 
 
 def code(text):
-    """A number that tells which text it is."""
+    """Return a number that identifies a text."""
     return zlib.crc32(repr(text).encode()) % 1_000_000
 
 
@@ -53,17 +53,17 @@ def text_of(node):
 
 
 class Stored:
-    """What a request is for a cache."""
+    """A request as a cache sees it."""
 
     def __init__(self, tokens):
         self.tokens, self.pages, self.num_computed_tokens = tokens, [], 0
 
 
 class Operations:
-    """A cache, what its requests are, and what each page has to hold.
+    """A cache, its requests, and the content that each page must have.
 
-    Of keys there is one number for each position, which a step writes into a list: what a page holds is compared with
-    the text that it should hold, after each operation.
+    A step writes one number per position, in place of keys, into a list. After each operation, the numbers in each page
+    are compared with the numbers for the page's text.
     """
 
     def __init__(self, num_pages, page_size, seed):
@@ -80,7 +80,7 @@ class Operations:
         return self.cache.prefixes.tree
 
     def copy_page(self, source, target):
-        """As a layer does."""
+        """Copy a page as a layer does."""
         assert self.pool.holders(target) == 1, "a page is written that others hold, too"
         self.written[target] = list(self.written[source])
         self.done["copied"] += 1
@@ -112,7 +112,7 @@ class Operations:
             assert (request.pages, request.num_computed_tokens) == ([], 0)
 
     def reserve(self, request):
-        """Some new tokens come, of which some are guesses: there is room for all of them, or for none."""
+        """Add some tokens, some of which are guesses, and reserve room for all of them, or for none."""
         request.tokens = request.tokens + self.some_tokens(4)
         count, before = len(request.tokens) - request.num_computed_tokens, list(request.pages)
         missing = self.pool.pages_for(len(request.tokens)) - len(before)
@@ -128,7 +128,8 @@ class Operations:
             request.tokens = request.tokens[: request.num_computed_tokens + 1]
 
     def next_to_go(self, count):
-        """One after the other: of all pages without a child that only the tree holds, the least recently used."""
+        """Return the texts of the next pages to evict: each time the least recently used of the pages that only the
+        tree holds and that have no child."""
         left = {text_of(node): node for node in self.tree.root}
         gone = set()
         for _ in range(count):
@@ -141,7 +142,7 @@ class Operations:
         return gone
 
     def step(self):
-        """What was not computed yet is computed, for some of the requests; or the model fails; or guesses are wrong."""
+        """Compute the pending tokens of some requests. The model may fail, and guesses may be wrong."""
         chosen, chunks = [], []
         for request in self.requests:
             start, pending = request.num_computed_tokens, len(request.tokens) - request.num_computed_tokens
@@ -206,7 +207,7 @@ class Operations:
 
 @pytest.mark.parametrize(("num_pages", "page_size", "seed"), [(24, 4, 1), (40, 1, 2), (12, 3, 3), (5, 7, 4)])
 def test_10_000_operations(num_pages, page_size, seed):
-    """A quarter of them in each pool."""
+    """Each pool gets a quarter of the operations."""
     operations = Operations(num_pages, page_size, seed)
     for _ in range(2_500):
         operations.operate()
@@ -224,7 +225,7 @@ def test_10_000_operations(num_pages, page_size, seed):
 
 
 def test_a_tree_is_as_deep_as_a_text_is_long():
-    """40,000 tokens: deeper than Python's calls within each other."""
+    """40,000 tokens make a tree that is deeper than Python's limit of recursion."""
     pool = PagePool(40_000, 1)
     tree, text = PrefixTree(pool), list(range(40_000))
     pages = pool.allocate(40_000)
@@ -242,14 +243,14 @@ def test_a_tree_is_as_deep_as_a_text_is_long():
 
 @pytest.fixture(scope="module")
 def model():
-    """Dense weights in float32; no two logits are so close that rounding decides."""
+    """Return a model with dense weights in float32, whose logits are never so close that rounding decides."""
     config = ModelConfig.from_hf(untrained_config("qwen3", num_hidden_layers=2, vocab_size=100, eos_token_id=[7, 8]))
     weights = random_weights(expected_shapes(config), seed=5)
     return build_model(config, {name: mx.array(weight) for name, weight in weights.items()})
 
 
 class Failing:
-    """A model that fails now and then, before its layers, behind them, or when its scores are computed."""
+    """A model that sometimes fails before its layers, after them, or when it computes logits."""
 
     def __init__(self, model, random):
         self.model, self.config, self.layers, self.random = model, model.config, model.layers, random
@@ -272,7 +273,7 @@ class Failing:
 
 
 class Watch:
-    """An observer that notes who was preempted, and how many tokens were computed."""
+    """An observer that notes preempted requests, and how many tokens were computed."""
 
     def __init__(self):
         self.preempted, self.num_tokens = Counter(), 0
@@ -283,11 +284,12 @@ class Watch:
         assert batch.chunks, "a step in which nothing is computed"
 
     def on_abort(self, engine, request):
-        """Nothing to note."""
+        """Do nothing: there is nothing to note."""
 
 
 def some_requests(random, count):
-    """Prompts that begin with one of two texts, or with a part of one, and go on with few different tokens."""
+    """Return requests whose prompts begin with one of two texts or a part of it, and continue with few different
+    tokens."""
     systems = [[int(token) for token in random.randint(0, 100, 11)] for _ in range(2)]
     samplings = [{}, {"temperature": 1.0}, {"repetition_penalty": 1.2}]
     for number in range(count):
@@ -303,7 +305,7 @@ def alone(model, request):
 
 
 def serve(engine, requests, random, abort=0.0):
-    """Add requests while others run, abort some, step until nothing is left. Returns those that came to their end."""
+    """Add requests while others run, abort some, and step until none is left. Return the finished requests."""
     waiting, ended = list(requests), []
     for _ in range(2_000):
         if waiting and random.rand() < 0.6:
@@ -328,7 +330,8 @@ POOLS = [(7, 4), (26, 1), (2, 13), (4, 7)]  # no request needs more than 26 posi
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("num_pages", "page_size"), POOLS)
 def test_few_pages(model, num_pages, page_size, seed):
-    """Prompts in common, preemptions, aborts, steps that fail: whoever is left gets what it gets alone."""
+    """With prompts in common, preemptions, aborts and failed steps, the other requests get the results that they get
+    alone."""
     random = np.random.RandomState(seed)
     cache = prefix_cache(2, PagePool(num_pages, page_size))
     watch, failing = Watch(), Failing(model, random)
@@ -347,7 +350,7 @@ def test_few_pages(model, num_pages, page_size, seed):
 
 @pytest.mark.parametrize(("num_pages", "page_size"), POOLS)
 def test_they_are_preempted_and_pages_are_shared(model, num_pages, page_size):
-    """The tests above would prove little if it were otherwise."""
+    """Otherwise the earlier tests would prove little."""
     preempted, shared = Counter(), 0
     for seed in range(4):
         random = np.random.RandomState(seed)
@@ -366,7 +369,7 @@ def test_they_are_preempted_and_pages_are_shared(model, num_pages, page_size):
 @pytest.mark.parametrize("drafter", ["n-gram", "model"])
 @pytest.mark.parametrize("page_size", [1, 4])
 def test_guesses(model, page_size, drafter):
-    """What is trimmed may be of pages that are known by then; the drafter's own cache finds prefixes, too."""
+    """Trimmed positions may be in pages that the tree knows. The drafter's own cache finds prefixes, too."""
     random = np.random.RandomState(page_size)
     cache = prefix_cache(2, PagePool(28 // page_size, page_size))
     drafts = prefix_cache(2, PagePool(60 // page_size, page_size))
@@ -385,7 +388,8 @@ def test_guesses(model, page_size, drafter):
 
 @pytest.mark.parametrize("page_size", [2, 4, 5, 10])
 def test_whoever_needs_all_pages_gets_them(model, page_size):
-    """Its beginning is known to the middle of its last page, each page is in the tree: it does not wait for ever."""
+    """The tree knows the request's beginning up to the middle of the last page, and holds each page. The request must
+    not wait for ever."""
     cache = prefix_cache(2, PagePool(20 // page_size, page_size))
     engine = Engine(model, preempting(cache, 1, 3), is_checked=True)
     text = [int(token) for token in np.random.RandomState(1).randint(20, 90, 20)]
@@ -400,7 +404,7 @@ def test_whoever_needs_all_pages_gets_them(model, page_size):
 
 
 def test_a_prompt_that_its_owner_changes(model):
-    """What is known was computed from what the list was then."""
+    """The tree knows the pages that were computed from the prompt as it was then."""
     cache = prefix_cache(2, PagePool(20, 4))
     engine = Engine(model, preempting(cache, 4, 64), is_checked=True)
     prompt = [11, 12, 13, 14, 15, 16, 17, 18, 19]
@@ -421,7 +425,7 @@ def test_a_prompt_that_its_owner_changes(model):
 
 @pytest.mark.parametrize("token_budget", [6, 64])
 def test_found_in_the_next_step(model, token_budget):
-    """Whoever comes while a prompt is computed finds all that was computed before its own step."""
+    """A request that comes while a prompt is being computed finds all positions computed before its own first step."""
     cache = prefix_cache(2, PagePool(20, 4))
     watch = Watch()
     engine = Engine(model, preempting(cache, 4, token_budget), (watch,), is_checked=True)

@@ -1,4 +1,4 @@
-"""Speculative decoding in much traffic: greedy texts, caches, failures."""
+"""Speculative decoding with many requests: greedy texts, caches, failures."""
 
 import random
 from functools import cache
@@ -28,7 +28,8 @@ LAYERS = 2
 
 @cache
 def near(seed, noise):
-    """A model whose weights differ a little from those of the model of this seed: its guesses are often right."""
+    """Return a model whose weights differ a little from those of the model with this seed, so its guesses are often
+    right."""
     model = model_of(seed, 40, LAYERS)
     config, shapes = model.config, expected_shapes(model.config)
     random_state = np.random.RandomState(5)
@@ -53,7 +54,7 @@ def scheduler_of(cache):
 
 
 def requests_of(seed):
-    """Greedy ones that share beginnings, with and without a penalty and ends of their own."""
+    """Return greedy requests that share beginnings, with and without a penalty, each with a stop token of its own."""
     choose = random.Random(seed)
     shared = [choose.randrange(40) for _ in range(9)]
     return [
@@ -76,7 +77,7 @@ def alone(model, request):
 
 
 def serve(engine, requests, seed, failing=()):
-    """Requests come at random, and some are aborted; steps that raise one of these errors are tried again."""
+    """Add requests at random, and abort some. Repeat a step that raises one of the errors in `failing`."""
     choose, waiting, failures = random.Random(seed), list(requests), 0
     for _ in range(600):
         if waiting and choose.random() < 0.4:
@@ -106,7 +107,7 @@ def assert_as_alone(model, requests):
 @pytest.mark.parametrize("where", ["slots", "pages", "few pages", "prefix", "few prefix"])
 @pytest.mark.parametrize("drafting", ["n-gram", "slots", "few pages", "prefix"])
 def test_any_traffic(where, drafting):
-    """Whatever the cache of either model: greedy requests get what they get alone, and nothing is left behind."""
+    """With any caches of both models, greedy requests get the results that they get alone, and nothing is left."""
     seed = len(where + drafting)
     model = model_of(1, 40, LAYERS)
     drafter = NGramDrafter() if drafting == "n-gram" else ModelDrafter(near(1, 0.15), cache_of(drafting))
@@ -124,7 +125,7 @@ def test_any_traffic(where, drafting):
 
 
 def test_little_memory_preempts():
-    """Else the test above would not try it."""
+    """Otherwise the previous test would test no preemption."""
 
     class Preempted:
         names = ()
@@ -142,7 +143,7 @@ def test_little_memory_preempts():
 
 
 def test_a_known_prefix_holds_what_its_tokens_alone_leave_there():
-    """Rejected guesses were in the pages, too: none of them is found again."""
+    """Rejected guesses were in the pages as well, but no later request finds them."""
     model, cache = model_of(1, 40, LAYERS), cache_of("prefix")
     drafter = ModelDrafter(near(1, 0.15), cache_of("slots"))
     engine = speculative(model, scheduler_of(cache), drafter, 4, is_checked=True)
@@ -165,7 +166,7 @@ def test_a_known_prefix_holds_what_its_tokens_alone_leave_there():
 
 
 class Failing:
-    """A model that fails in some of its passes: before it stored anything, or after all."""
+    """A model that fails in some passes, before it has stored anything, or after it has stored everything."""
 
     def __init__(self, model, every):
         self.model, self.config, self.layers, self.every = model, model.config, model.layers, every
@@ -187,7 +188,7 @@ class Failing:
 @pytest.mark.parametrize("where", ["slots", "few pages", "few prefix"])
 @pytest.mark.parametrize("who", ["model", "drafter", "both"])
 def test_failures_change_nothing(where, who):
-    """A step in which a model fails is tried again, and each request gets what it gets alone."""
+    """A step in which a model fails is repeated, and each request gets the result that it gets alone."""
     model, small = model_of(1, 40, LAYERS), near(1, 0.15)
     drafter = ModelDrafter(
         Failing(small, 7) if who != "model" else small, cache_of("slots" if where == "slots" else "pages")
@@ -203,7 +204,7 @@ def test_failures_change_nothing(where, who):
 
 
 def test_a_drafter_that_failed_guesses_well_again():
-    """What it had planned to store is not taken for stored: with the same model, all its guesses are right."""
+    """The drafter does not count what it planned to store as stored. With the same model, all its guesses are right."""
     model = model_of(1, 40, LAYERS)
     drafter = ModelDrafter(Failing(model, 7), cache_of("slots"))
     request = Request("a", [1, 2, 3], SamplingParams(max_tokens=30))
@@ -249,7 +250,7 @@ def test_one_guess_at_least():
 
 
 class NewLists(PagedKVCache):
-    """Its `reserve` puts a request's pages into a new list, as a learner's may."""
+    """A cache whose `reserve` puts a request's pages into a new list, as a learner's cache may."""
 
     def reserve(self, stored, count):
         stored.pages = list(stored.pages)
@@ -263,11 +264,11 @@ class Sevens:
         return [Draft([7] * count) for _, count in wanted]
 
     def forget(self, request):
-        """Nothing is kept."""
+        """Do nothing: this drafter keeps nothing."""
 
 
 def test_a_chunk_has_the_pages_of_its_guesses():
-    """In whatever list they are: the chunk was made before there were guesses."""
+    """This holds for any list of pages, although the chunk was made before the guesses."""
     cache = NewLists(1, PagePool(8, page_size=2))
     scheduler = Scheduler(cache)
     scheduler.add(Request("a", [1, 2, 3], SamplingParams(max_tokens=20)))

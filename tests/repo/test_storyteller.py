@@ -29,8 +29,8 @@ from tiny_llm_models.storyteller.wishes import about_hero, fitting
 
 STORIES = 2000 if ALL else 100  # per language
 PLANTED = 2000 if ALL else 150  # the same
-# What models are trained on: sha256 of twenty stories per language, and of a hundred documents. Another text means
-# other models, so these change only together with the plots and words.
+# # The training data: the sha256 of twenty stories per language, and of a hundred documents. Another text means other
+# models, so these hashes change only together with the plots and words.
 FIRST_STORIES = "8195fb4160994a34dab94cf8c310b7d20f10d0fb71f2e4dc447fc47db96b0d86"
 FIRST_DOCUMENTS = "06c19aa2c244be4852e446e2d1b90af34c8e0dda6fa2c5610b5e2a8dd61a720d"
 
@@ -238,7 +238,7 @@ def test_scenes_are_practice_for_every_general_question(words: Lexicon):
 
 @pytest.mark.parametrize("told", [0, 1])
 def test_stories_with_questions_are_learned_only_as_far_as_the_mix_says(told: int):
-    """The first piece is what the template says, the second is the stories."""
+    """The first piece is the template's text, and the second piece is the stories."""
     mix = Mix(long=1, strange=0, stopped=0, told=told)
     assert all(document("train", index, mix).pieces[1][1] == told for index in range(10))
     mix = Mix(long=1, strange=1, stopped=0, told=told)

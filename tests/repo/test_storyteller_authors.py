@@ -1,4 +1,4 @@
-"""What authors of plots see when something is wrong, and the commands that tell, lint and check stories."""
+"""The messages that authors of plots see about mistakes, and the commands that tell, lint and check stories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How plots are written: what the notation tells, and what the checker reads in it."""
+"""The notation of plots: the stories that it tells, and what the checker reads in it."""
 
 from __future__ import annotations
 

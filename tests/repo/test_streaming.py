@@ -1,4 +1,4 @@
-"""A model's text on a terminal: it comes in pieces of any size, and its lines end between words."""
+"""A model's text on a terminal comes in pieces of any size, and its lines break between words."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ WIDTHS = st.integers(15, 90)
 
 
 class Terminal(io.StringIO):
-    """What was written, and how wide the terminal is."""
+    """A terminal of a given width, with the text written to it."""
 
     def isatty(self) -> bool:
         return True
 
 
 def shown(pieces: Sequence[str], widths: int | Sequence[int]) -> str:
-    """What a terminal gets. widths: as wide as it is when each piece comes."""
+    """Return the text that a terminal gets. widths: the terminal's width when each piece comes."""
     terminal = Terminal()
     lines = TerminalText(terminal)
     for i, piece in enumerate(pieces):

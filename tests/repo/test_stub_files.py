@@ -1,4 +1,4 @@
-"""`write_stubs` and `check_stubs`: nobody's work is lost, and an interruption does no harm."""
+"""`write_stubs` and `check_stubs`: no work is lost, and an interruption does no harm."""
 
 import itertools
 import os
@@ -18,7 +18,7 @@ TASK = '"""Numbers."""\n\n\ndef f():\n    """The answer, é.\n\n    Task: w1d1.1
 
 
 class Course:
-    """A reference, its stubs and its manifest, as they lie in the repository."""
+    """A reference, its stubs and its manifest, arranged as in the repository."""
 
     def __init__(self, root: Path):
         self.reference, self.out = root / "src/tiny_llm_ref", root / "src/tiny_llm"
@@ -39,12 +39,12 @@ class Course:
         return check_stubs(self.reference, self.out, self.manifest)
 
     def files(self) -> dict[Path, bytes]:
-        """All that the command writes to, what lies in hidden files included."""
+        """Return the content of all files that the command writes, hidden files included."""
         places = [self.out, self.manifest.parent]
         return {file: file.read_bytes() for place in places for file in sorted(place.rglob("*")) if file.is_file()}
 
     def change_all(self) -> None:
-        """A reference with a changed, a new and a missing file."""
+        """Change one file of the reference, add one, and remove one."""
         self.write_reference("basics.py", TASK.replace("answer", "question"))
         self.write_reference("new.py", TASK)
         (self.reference / "given.py").unlink()
@@ -162,7 +162,8 @@ class Killed(BaseException):
 
 
 def test_an_interruption_does_no_harm(tmp_path, monkeypatch):
-    """Stopped at any moment: a second run leaves what one run would have left, and a hidden file that git ignores."""
+    """After an interruption at any moment, a second run gives the result of a single run, plus a hidden file that git
+    ignores."""
     left = []
     for moment in itertools.count():
         course = Course(tmp_path / str(moment))
@@ -188,7 +189,7 @@ def test_an_interruption_does_no_harm(tmp_path, monkeypatch):
 
 
 def kill_at(moment, patch):
-    """Let the run die at the given one of the moments before, in and after each change of the disk."""
+    """Raise Killed at the given moment: before, during or after one of the changes on the disk."""
     moments = itertools.count()
 
     def pass_moment():

@@ -1,4 +1,4 @@
-"""`make_stub` on small modules: what is replaced, what stays, what is left out."""
+"""`make_stub` on small modules: the code that it replaces, keeps and leaves out."""
 
 import ast
 import re
@@ -14,8 +14,8 @@ from tiny_llm_course.tasks.task_code import StubError
 
 
 def module(text: str) -> str:
-    """A module in which `DOC` stands for a docstring with the tag of task 1, `DOC w1d1.2` with that of task 2, and
-    `ERROR f` for the error of f as task 1, `ERROR f 2` as task 2."""
+    """Return a module in which `DOC` stands for a docstring with the tag of task 1, `DOC w1d1.2` for one with the tag
+    of task 2, and `ERROR f` for the error of f as task 1, `ERROR f 2` as task 2."""
     return re.sub(
         r"^( *)((?:DOC|ERROR)\b.*\n)", lambda found: indent(expand(found[2].split()), found[1]), text, flags=re.M
     )
@@ -38,7 +38,8 @@ def expand(words: list[str]) -> str:
 
 
 def cases() -> dict[str, list[str]]:
-    """Each module and its stub, by name. Lines that only the module has begin with -, those of the stub with +."""
+    """Return each module and its stub, keyed by name. Lines with - are only in the module, lines with + only in the
+    stub."""
     found = {}
     for case in Path(__file__).with_name("stub_cases.txt").read_text(encoding="utf-8").split("=== ")[1:]:
         name, *lines = case.splitlines()

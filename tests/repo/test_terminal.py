@@ -1,4 +1,4 @@
-"""How long lines are broken: prose to the terminal's width, pseudo-code so that its indents stay."""
+"""How long lines break: prose at the terminal's width, and pseudo-code so that its indents stay."""
 
 from __future__ import annotations
 

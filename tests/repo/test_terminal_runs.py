@@ -1,4 +1,4 @@
-"""A learner's first half hour, in a pseudo-terminal, in both languages: each command, and what the screen shows."""
+"""A learner's first half hour in a pseudo-terminal, in both languages: each command, and the text on the screen."""
 
 import pytest
 from learner import Clone

@@ -85,7 +85,7 @@ def test_every_command_is_recorded() -> None:
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
-    """With a known mistake, one without a name, and what the commands need."""
+    """Return a clone with a known mistake, a mistake without a name, and the files that the commands need."""
     clone = Clone.create(tmp_path_factory.mktemp("clone"))
     softmax = clone.solved("foundations.py", "w0d1.1").replace("keepdims=True", "keepdims=False")
     clone.file("foundations.py").write_text(softmax)
@@ -113,7 +113,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
 
 @pytest.fixture(scope="module")
 def screens(clone: Clone) -> dict[tuple[str, str, int], str]:
-    """What is shown: by call, language and width."""
+    """Return the screens, keyed by call, language and width."""
     keys = [
         *(
             (call, language, width)
@@ -162,7 +162,7 @@ def test_a_models_text_is_the_same_at_any_width(screens: dict[tuple[str, str, in
 
 
 def test_a_terminal_may_change_its_width_while_a_model_speaks(clone: Clone) -> None:
-    """Wherever the model is then."""
+    """The width may change at any place of the model's text."""
     command = ["main", "--seed", "3", "--max-tokens", "80", "--prompt", "Tell me a short story."]
     terminal = clone.terminal(*command, COLUMNS="")
     terminal.wait_for("loading story ...")
@@ -176,7 +176,7 @@ def test_a_terminal_may_change_its_width_while_a_model_speaks(clone: Clone) -> N
 
 
 def said(screen: str) -> str:
-    """By a model."""
+    """Return the model's text on a screen."""
     return "\n".join(lines(screen)).partition("loading story ...\n")[2].partition("\nprompt ")[0]
 
 
@@ -196,32 +196,32 @@ def test_colours_can_be_read_on_black_and_on_white(name: str) -> None:
 
 
 def get_truecolor(number: int) -> tuple[int, int, int]:
-    """Of the 256 colours, those that all terminals show alike."""
+    """Return the components of a colour. Of the 256 colours, use only those that look the same on all terminals."""
     assert number >= 16
     return tuple(Color.from_ansi(number).get_truecolor())
 
 
 def relative_luminance(*rgb: int) -> float:
-    """As the Web Content Accessibility Guidelines define it."""
+    """Return the luminance as the Web Content Accessibility Guidelines define it."""
     parts = [value / 255 for value in rgb]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
 def too_wide(screen: str, width: int) -> list[str]:
-    """Lines that a terminal breaks, but for a path that is longer than a line."""
+    """Return the lines that a terminal would break, except for paths that are longer than a line."""
     paths = re.compile(r" *\S*/\S*")
     return [line for line in lines(screen) if cell_len(line) > width and not paths.fullmatch(line)]
 
 
 def words(screen: str) -> set[str]:
-    """All, with 0 for numbers, which differ between runs."""
+    """Return all words, with 0 for numbers, because numbers differ between runs."""
     found = re.findall(r"[A-Za-z0-9_]+(?:[-./'’,][A-Za-z0-9_]+)*", "\n".join(lines(screen)))
     return {re.sub(r"\d[\d.,]*", "0", word) for word in found}
 
 
 def lines(screen: str) -> list[str]:
-    """Without colours. A line that is written again counts as several."""
+    """Return the lines without colours. A line that is written again counts as several."""
     text = re.sub(r"\x1b\[[\d;]*m", "", screen)
     return [line.rstrip() for line in re.split(r"[\r\n]+|\x1b\[[\d;?]*[A-Za-z]", text)]
 

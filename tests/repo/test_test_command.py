@@ -1,4 +1,4 @@
-"""`tiny-llm test` in a temporary tree, as a learner runs it: arguments, exit codes, the screen for a stub, the bars."""
+"""`tiny-llm test` in a temporary tree, as a learner runs it: arguments, exit codes, a stub's screen, and the bars."""
 
 import os
 import re
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory):
-    """The course as an instructor hands it out, with nothing written, in a folder with a space."""
+    """Return the course as an instructor hands it out, with nothing written, in a folder with a space."""
     root = tmp_path_factory.mktemp("a course")
     build_tree(root, ROOT, is_solved=lambda task: False)
     for package in ("tiny_llm_course", "tiny_llm_models"):
@@ -38,7 +38,7 @@ def tiny_llm_test(tree, *arguments, cwd=None, **variables):
 
 @contextmanager
 def edited(tree, name, source):
-    """One of the learner's files with another content, for a while."""
+    """Replace the content of one of the learner's files within the block."""
     file = tree / "src" / "tiny_llm" / name
     before = file.read_text()
     file.write_text(source)
@@ -115,7 +115,7 @@ def test_from_another_folder(tree, tmp_path):
 
 
 def test_solved_and_unsolved_tasks(tree):
-    """One file solved: its tests pass, and nothing of another file's stubs disturbs them."""
+    """One file is solved: its tests pass, and the stubs of other files do not disturb them."""
     with edited(tree, "layer_norm.py", (ROOT / "src/tiny_llm_ref/layer_norm.py").read_text()):
         one = tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", "task_1")
         both = tiny_llm_test(tree, "--week", "1", "--day", "4")
@@ -188,7 +188,7 @@ def test_outside_of_a_clone(tmp_path):
 
 
 def with_body(tree, file, name, *body):
-    """The stub of one function, with these lines instead of its error."""
+    """Return the stub of one function, with these lines instead of its error."""
     source = (tree / "src/tiny_llm" / file).read_text()
     error = re.compile(rf"(def {name}\(.*?)    raise NotImplementedError\(.*?\n    \)\n", re.DOTALL)
     assert error.search(source)
@@ -251,7 +251,7 @@ with barred.during(TaskId.parse("w2d3.3")):
 
 
 def test_given_modules_may_call_what_is_barred():
-    """As the one that loads checkpoints does; but not for a module that is to be written."""
+    """The module that loads checkpoints calls such functions. But a module that learners write may not."""
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT / 'tests'}"}
     run = subprocess.run([sys.executable, "-c", GIVEN], env=environment, capture_output=True, text=True)
     assert run.stdout.splitlines() == ["(2, 64)", *["barred"] * 4], run.stderr
@@ -320,7 +320,7 @@ def test_a_loop_that_does_not_end_is_cut_off(tree):
 
 
 def test_a_tasks_line_does_not_wait_for_the_next_task(tree):
-    """Task 1 is done, and task 2 never ends: its line is there, and below it how far the tests are, until Ctrl-C."""
+    """Task 1 is done, and task 2 never ends: until Ctrl-C, the screen has task 1's line and, after it, the progress."""
     with edited(tree, "basics.py", with_body(tree, "basics.py", "silu", "while True: pass")):
         terminal = Clone(tree).terminal("test", "--week", "1", "--day", "4", TINY_LLM_TIME_LIMIT="100")
         terminal.wait_for("○ w1d4.1  RMSNorm: to be written\n")
@@ -334,7 +334,7 @@ def test_a_tasks_line_does_not_wait_for_the_next_task(tree):
 
 
 def test_piped_output_is_only_lines(tree):
-    """In several processes, too: no bars, no colours, the days in order."""
+    """With several processes as well, there are no bars and no colours, and the days come in order."""
     result = tiny_llm_test(tree, "--week", "1", "-k", "task_1")
     assert not re.search(r"[\x1b\r]", result.stdout + result.stderr)
     days = re.findall(r"^Week 1 day (\d): .*\n  ○ w1d(\d).1  .*: to be written$", result.stdout, re.MULTILINE)
@@ -342,7 +342,7 @@ def test_piped_output_is_only_lines(tree):
 
 
 def test_a_breakpoint_that_nobody_would_see(tree):
-    """With -s it stops for longer than a test may take."""
+    """With -s, the breakpoint stops the test for longer than the time limit."""
     with edited(tree, "basics.py", with_body(tree, "basics.py", "silu", "breakpoint()", "return x")):
         arguments = ["--week", "1", "--day", "4", "-k", "silu_equals_mlx"]
         result = tiny_llm_test(tree, *arguments)
@@ -364,7 +364,7 @@ def test_a_breakpoint_that_nobody_would_see(tree):
     ],
 )
 def test_code_that_ends_python(tree, code, said):
-    """It is a failed test like others: its task's line, what it says, and where help is."""
+    """It counts as a failed test, with its task's line, its message, and where to find help."""
     with edited(tree, "basics.py", with_body(tree, "basics.py", "silu", "import os", code)):
         result = tiny_llm_test(tree, "--week", "1", "--day", "4", "-k", "silu_equals_mlx")
     assert result.returncode == 1

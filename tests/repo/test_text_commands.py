@@ -151,7 +151,7 @@ def test_prompt_and_checkpoint_that_do_not_go_together(checkpoint: Path, without
 
 
 def test_loading_errors(tmp_path: Path) -> None:
-    """Those of damaged files are in test_damaged_checkpoints.py."""
+    """Tests of damaged files are in test_damaged_checkpoints.py."""
     expected = {
         tmp_path / "nowhere": "no checkpoint directory",
         "some/model": "neither a directory nor downloaded yet, and the Hub cannot be reached",

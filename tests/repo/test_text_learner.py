@@ -1,4 +1,4 @@
-"""`tiny-llm main` on a learner's code: what is not written yet, and errors in it."""
+"""`tiny-llm main` on a learner's code: messages about unwritten code, and about errors in it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ device = pytest.fixture(lambda: None)  # the commands choose their own
 
 
 def write_package(parent: Path, last_solved_day: int, week: int = 1) -> Path:
-    """A learner's package: all days up to the given one are solved."""
+    """Write a learner's package in which all days up to the given one are solved."""
     package = parent / "tiny_llm"
     package.mkdir()
     for file in Path(tiny_llm_ref.__file__).parent.glob("*.py"):
@@ -30,7 +30,7 @@ def write_package(parent: Path, last_solved_day: int, week: int = 1) -> Path:
 
 
 def edit(file: Path, old: str, new: str) -> int:
-    """The line that was edited."""
+    """Edit a file. Return the number of the edited line."""
     text = file.read_text()
     assert old in text
     file.write_text(text.replace(old, new, 1))
@@ -53,7 +53,8 @@ def test_unsolved_tasks_are_named(checkpoint: Path, tmp_path: Path) -> None:
 
 
 def test_learners_code_after_day_6(checkpoint: Path, reference: Reference, tmp_path: Path) -> None:
-    """It runs at temperature 0; an error in it is shown where it is; so is a file that does not parse or exist."""
+    """The code runs at temperature 0. An error names its place, and so does a file that does not parse or does not
+    exist."""
     package = write_package(tmp_path, 6)
 
     def mine(*options: object) -> tuple[int, bytes, str]:
@@ -85,13 +86,13 @@ def test_learners_code_after_day_6(checkpoint: Path, reference: Reference, tmp_p
 
 
 def test_learners_cache_is_used_once_it_is_written(checkpoint: Path, reference: Reference, tmp_path: Path) -> None:
-    """All of week 2 day 1, that is. Until then, and in a course that is older, it is week 1's loop."""
+    """The cache is used once all of week 2 day 1 is written. Until then, and in an older course, week 1's loop runs."""
     package = write_package(tmp_path, 1, week=2)
     loops, whole = (package / "generate.py").read_text(), Path(kv_cache.__file__).read_text()
     with_cache, without = "    tokens = new = list(prompt)\n", "    tokens = list(prompt)\n"
 
     def runs_without(line: str) -> bool:
-        """Whether text is generated where this line, of one of the loops, raises an error."""
+        """Tell whether text is generated although this line, of one of the loops, raises an error."""
         (package / "generate.py").write_text(loops)
         edit(package / "generate.py", line, "    raise RuntimeError\n")
         common = ["--impl", "mine", "--model", checkpoint, "--raw", "--prompt", PROMPT, "--max-tokens", 8]
@@ -110,7 +111,8 @@ def test_learners_cache_is_used_once_it_is_written(checkpoint: Path, reference: 
 
 
 def test_learners_error_while_the_model_is_built(checkpoint: Path, tmp_path: Path) -> None:
-    """It may be a ValueError, as those of a damaged checkpoint are, or their own NotImplementedError."""
+    """The error may be a ValueError, like the errors of a damaged checkpoint, or the learner's own
+    NotImplementedError."""
     file = write_package(tmp_path, 7) / "layer_norm.py"
     options = ["--impl", "mine", "--model", checkpoint, "--prompt", "x"]
     edit(file, "        self.", "        mx.zeros(3).reshape(2)\n        self.")

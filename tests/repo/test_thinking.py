@@ -29,7 +29,7 @@ device = pytest.fixture(lambda: None)  # the commands choose their own: nothing 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Maker:
-    """A checkpoint with this chat template, made once."""
+    """Return a function that makes a checkpoint with a chat template, once per template."""
     known: dict[str, Path] = {}
 
     def make(template: str) -> Path:
@@ -117,7 +117,7 @@ def test_thinking_has_more_tokens_by_default(made: Maker, monkeypatch: pytest.Mo
 
 
 def test_stop_strings_are_the_answers(made: Maker) -> None:
-    """What a model thinks does not end its answer."""
+    """A stop string in the thinking does not end the answer."""
     _, stdout, stderr = ask(made(SWITCHED), "--think", "--stop", "two", "--stop", " four")
     assert stdout == "It is\n"
     assert SHOWN in stderr
@@ -146,7 +146,7 @@ def test_dimmed_on_a_terminal(made: Maker) -> None:
 
 
 def test_a_mark_of_the_thinking_within_the_answer(made: Maker) -> None:
-    """Only what an answer begins with is thinking."""
+    """Only text at the beginning of an answer is thinking."""
     _, tokenizer = load(made(SWITCHED))
     thoughts = Thinking(tokenizer).thoughts(thinks=False)
     tokens = tokenizer.encode("So: <think>!</think>")
@@ -185,7 +185,7 @@ QWEN3 = {"do_sample": True, "temperature": 0.6, "top_k": 20, "top_p": 0.95}
 
 @pytest.fixture(scope="module")
 def advised(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """The checkpoint with such a generation_config.json."""
+    """Return a function that copies the checkpoint and adds such a generation_config.json."""
 
     def make(**settings: object) -> Path:
         path = tmp_path_factory.mktemp("advised")

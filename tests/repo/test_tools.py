@@ -1,4 +1,4 @@
-"""What programs say of the repository: the stubs' generator, contracts, formatter, linter, type checker, compilers."""
+"""What programs find in the repository: the stubs' generator, contracts, formatter, linter, type checker, compilers."""
 
 import subprocess
 import sys
@@ -28,7 +28,7 @@ def test_stubs():
 
 
 def test_contracts():
-    """In a learner's fork this says nothing: it looks at the reference."""
+    """In a learner's fork this finds nothing, because it looks at the reference."""
     check("scripts/contracts.py", "--check")
 
 

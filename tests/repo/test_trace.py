@@ -1,4 +1,4 @@
-"""`tiny-llm trace`: its numbers are those of the code that it speaks of."""
+"""`tiny-llm trace`: the numbers in its text are the numbers of the code."""
 
 import mlx.core as mx
 import pytest
@@ -24,7 +24,7 @@ def test_the_example_of_the_book():
 
 
 def test_shapes_are_those_of_the_layer(monkeypatch):
-    """Week 1's layer, watched: each product with weights and each attention."""
+    """Watch week 1's layer: each product with weights, and each attention."""
     seen = []
 
     def linear(x, weight, bias=None):

@@ -1,4 +1,4 @@
-"""What the bundled models are trained on: tokenizer, encoded documents, batches. Training itself: tests/train."""
+"""The training data of the bundled models: tokenizer, encoded documents, batches. Training itself: tests/train."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def tokenizer() -> Tokenizer:
 
 @pytest.fixture(scope="module")
 def folder(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where one stage has been written."""
+    """Return the folder into which one stage has been written."""
     folder = tmp_path_factory.mktemp("work")
     tokenizer.save(str(folder / "tokenizer.json"))
     write_shards(folder, [STAGE], 0, lambda count: None)
@@ -44,7 +44,7 @@ def folder(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 def words_of(text: str) -> list[str]:
-    """The words within which BPE merges."""
+    """Return the words within which BPE merges tokens."""
     split = pre_tokenizers.Split(Regex(word_pattern()), behavior="isolated")
     return [word for word, _ in split.pre_tokenize_str(text)]
 

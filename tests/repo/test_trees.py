@@ -1,4 +1,4 @@
-"""A small course in trees: its tests see the learner's package and no other, and wrong outcomes are rejected."""
+"""A small course in trees: its tests import the learner's package and no other, and wrong outcomes are rejected."""
 
 from pathlib import Path
 

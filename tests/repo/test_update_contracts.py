@@ -1,4 +1,4 @@
-"""`tiny-llm update` when tasks ask for something else: their stubs come back, and nothing that was written is lost."""
+"""`tiny-llm update` when tasks change: their stubs come back, and nothing that the learner wrote is lost."""
 
 import json
 import shutil
@@ -123,7 +123,7 @@ def test_what_a_file_asks_for():
 
 @pytest.fixture
 def course(tmp_path):
-    """Where the course is published."""
+    """Return the repository that publishes the course."""
     course = Clone.create(tmp_path / "published")
     git(course.root, "init", "--quiet")
     commit(course, "first")
@@ -131,7 +131,7 @@ def course(tmp_path):
 
 
 def test_the_command(course, tmp_path):
-    """w1d4.2 asks for something else, w1d7.4 for a little more. w1d4.1, and what else the learner has, stay."""
+    """w1d4.2 asks for something else, and w1d7.4 for a little more. w1d4.1 and the learner's other code stay."""
     git(tmp_path, "clone", "--quiet", str(course.root), "clone")
     clone = Clone(tmp_path / "clone")
     mlp = clone.solved("mlp.py", "w1d4.2").replace("class SwiGLU", "LIMIT = 3  # mine\n\n\nclass SwiGLU")
@@ -180,7 +180,7 @@ def test_the_command(course, tmp_path):
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory):
-    """A repository in which BEFORE is checked out, and the newer course, the one in this folder, is the branch `newer`.
+    """Return a repository in which BEFORE is checked out. Its branch `newer` has the newer course from this folder.
 
     BEFORE comes from a file, because a clone without history lacks the commit."""
     root = tmp_path_factory.mktemp("history")
@@ -241,8 +241,8 @@ def edit(root):
 
 @pytest.mark.parametrize("until", ["w2d4.2", "w3d7.4"])
 def test_an_update_from_the_week_3_of_old(history, until):
-    """Each task that asks for the same is as it was written. The code of all others is kept, and their stubs are new.
-    What was added outside of tasks is there, or is named."""
+    """Tasks that have not changed keep the learner's code. The code of all other tasks is saved, and their stubs are
+    new. Text that the learner added outside of tasks is kept, or is named."""
     git(history, "checkout", "--quiet", "--force", "main")
     git(history, "clean", "--quiet", "-d", "--force", "src")
     solve(history, TaskId.parse(until))
@@ -287,7 +287,7 @@ def check_tasks(plan, files, after, is_week_3_solved):
 
 
 def _body(code):
-    """What follows the docstring, which may be newer."""
+    """Return the code after the docstring, which may be newer."""
     return code.rpartition('"""')[2]
 
 
@@ -302,7 +302,7 @@ def check_edits(plan, after, *, is_week_3_solved):
 
 
 def check_imports(root, plan):
-    """What the learner has can be imported, in the order in which modules are found."""
+    """Check that the learner's modules can be imported, in the order in which modules are found."""
     for path, content in plan.files.items():
         if content is None:
             path.unlink(missing_ok=True)

@@ -82,7 +82,7 @@ def test_what_takes_a_merge_back(tmp_path, name, command):
 
 @pytest.mark.parametrize("kind", ["shallow", "another history"])
 def test_clones_without_the_courses_history(course, clone, tmp_path, kind):
-    """What the learner began from is known from the reference, not from git."""
+    """The reference, not git, shows with which stubs the learner began."""
     if kind == "shallow":
         git(tmp_path, "clone", "--quiet", "--depth", "1", f"file://{course.root}", "other")
         other = Clone(tmp_path / "other")
@@ -148,7 +148,7 @@ def test_a_file_that_is_saved_while_an_update_is_checked(course, clone):
 
 @pytest.mark.parametrize("command", ["read-tree", "update-ref", "reset"])
 def test_an_update_that_is_killed_is_taken_back_as_a_whole(course, clone, command):
-    """Before, while and after its commit is made; the next command notices."""
+    """The kill comes before, during and after the commit; the next command notices."""
     publish(course, attention=newer)
     before = state(clone)
     assert python(clone, KILLED.replace("COMMAND", command)).returncode == -signal.SIGKILL
@@ -164,7 +164,7 @@ def test_an_update_that_is_killed_is_taken_back_as_a_whole(course, clone, comman
 
 @pytest.fixture
 def recorded(tmp_path):
-    """A clone in which an update was recorded while README was staged, and the folder of the update's copies."""
+    """Return a clone in which an update was recorded while README was staged, and the folder of the update's copies."""
     root = tmp_path / "course"
     git(tmp_path, "init", "--quiet", "course")
     for name in ("README", "given.py"):
@@ -193,7 +193,7 @@ def test_taking_an_update_back_leaves_what_is_staged(recorded):
 
 
 def test_a_lock_of_git_that_a_killed_command_left(recorded):
-    """Git says which file has to go."""
+    """Git says which file to delete."""
     root, copies = recorded
     (root / ".git/index.lock").touch()
     with pytest.raises(CommandError) as error:

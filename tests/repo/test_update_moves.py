@@ -1,4 +1,4 @@
-"""`tiny-llm update` to a course in which code has moved: the learner's moves with it."""
+"""`tiny-llm update` to a course in which code has moved: the learner's code moves, too."""
 
 import re
 
@@ -15,7 +15,7 @@ __all__ = ["clone", "course"]
 
 
 def test_a_region_that_moves_to_a_header(course, clone):
-    """So did w2d7.2, from attention.cpp to attend_block.h. A region in Metal of the same task stays where it is."""
+    """w2d7.2 moved in this way from attention.cpp to attend_block.h. A region of the same task in Metal stays."""
     name, header, task = "kernels/softmax.cpp", "kernels/vector_row.h", TaskId(2, 2, 3)
     mine = clone.solved(name, "w2d2.3").replace("float most", "float my_most")
     clone.file(name).write_text("// my notes\n" + mine)
@@ -38,7 +38,7 @@ def test_a_region_that_moves_to_a_header(course, clone):
 
 
 def test_modules_of_the_course_that_moved(course, clone):
-    """`update` and `undo` finish after they replaced the files that hold their own code and texts."""
+    """`update` and `undo` finish although they replace the files with their own code and texts."""
     before = state(clone)
     package = course.root / "src/tiny_llm_course"
     for old, new in (("learner", "pupil"), ("ui", "face")):
@@ -55,7 +55,7 @@ def test_modules_of_the_course_that_moved(course, clone):
 
 
 def test_a_task_whose_file_has_another_name_takes_the_work_along(course, clone):
-    """With all that the learner has in the file. It is found by its id and its name."""
+    """All of the learner's text in the file moves. The task is found by its id and its name."""
     (clone.root / "progress.txt").write_text("w1d4.1 solved\n")
     edit(clone.file("layer_norm.py"), lambda text: f"# my notes\n{text}\n\ndef mine():\n    return RMSNorm\n")
     for package in ("tiny_llm", "tiny_llm_ref"):
@@ -83,7 +83,7 @@ def test_a_task_whose_file_has_another_name_takes_the_work_along(course, clone):
 
 @pytest.mark.parametrize("target", ["basics", "masks"])
 def test_a_task_that_moves_to_another_file(course, clone, target):
-    """To one that is there already, or to a new one, while the old one stays."""
+    """The task moves to an existing or a new file, and the old file stays."""
     solved = clone.solved("attention.py", "w1d3.1").replace("<= query_positions", "<= _mine(query_positions)")
     clone.file("attention.py").write_text("# my notes\n" + solved + "\n\ndef _mine(x):\n    return x\n")
     source = course.file("attention.py").read_text()
@@ -129,7 +129,7 @@ def _task(name, body=""):
 
 
 class Small:
-    """Two files: the newer course has no `sums.py`, and its first task in `other.py`."""
+    """A course with two files. The newer course has no `sums.py`, and its first task is in `other.py`."""
 
     def __init__(self, root, written):
         self.root = self.package = root
@@ -158,7 +158,7 @@ class Small:
 
 @pytest.mark.parametrize("written", [["total"], ["total", "mean"]], ids=str)
 def test_a_file_that_is_gone_stays_if_a_task_of_it_went_nowhere(tmp_path, written):
-    """What is written comes along, without the byte-order mark and the line ends of its file."""
+    """Written code moves, without the byte-order mark and the line ends of its file."""
     small = Small(tmp_path, written)
     plan = small.plan()
     assert plan.refused == []
@@ -192,7 +192,7 @@ print(limit(), same(), names.NAME)
 
 @pytest.fixture
 def moving(course, tmp_path):
-    """A course with three given files that it will move to shared packages, and a learner's clone of it."""
+    """Return a course that will move three given files to shared packages, and a learner's clone of it."""
     course.file("rules.py").write_text(RULES)
     course.file("names.py").write_text('NAME = "a"\n')
     course.file("kernels/rules.h").write_text("#pragma once\n")
@@ -206,7 +206,7 @@ def moving(course, tmp_path):
 
 
 def test_given_files_that_move_to_a_shared_package(moving):
-    """Those that the learner left alone are gone, edited ones are in the backup, and imports follow."""
+    """Unchanged files are deleted, edited ones are in the backup, and imports are adapted."""
     edit(moving.file("rules.py"), lambda text: text.replace("return len", "return 2 * len"))
     edit(moving.file("kernels/rules.h"), lambda text: text + "// mine\n")
     moving.file("mine.py").write_text(USED)

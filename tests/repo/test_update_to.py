@@ -12,7 +12,7 @@ FIRST, SECOND, THIRD = "0.1.0", "0.2.0", "0.3.0"
 
 
 def release(course: Clone, version: str, text: str) -> str:
-    """Change a stub and a test, and name the commit in the changelog, with another commit. Returns the first."""
+    """Change a stub and a test, and name the commit in the changelog, in a second commit. Return the first commit."""
     (course.root / "tests/test_new.py").write_text(f"# {text}\n")
     file = course.file("attention.py")
     file.write_text(file.read_text().replace('"""', f'"""{text} ', 1))
@@ -27,7 +27,7 @@ def release(course: Clone, version: str, text: str) -> str:
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
-    """A course with three versions, and a commit since. No test changes it."""
+    """Return a course with three versions, and one later commit. No test changes this course."""
     course = Clone.create(tmp_path_factory.mktemp("published") / "course")
     git(course.root, "init", "--quiet")
     commit(course, "before")
@@ -40,7 +40,7 @@ def published(tmp_path_factory):
 
 
 def cloned(published, folder, at="before", *options):
-    """A learner's clone with some work, at a commit of the course."""
+    """Return a learner's clone with some work, at a commit of the course."""
     git(folder, "clone", "--quiet", *options, f"file://{published.root}", "mine")
     clone = Clone(folder / "mine")
     git(clone.root, "reset", "--quiet", "--hard", at)
@@ -53,7 +53,7 @@ def new_test(clone):
 
 
 def test_a_version_comes_in_and_nothing_newer(published, tmp_path):
-    """Then a later one; none goes back; without --to the newest course comes."""
+    """A later version follows; no update goes back to an earlier one; without --to, the newest course comes."""
     clone = cloned(published, tmp_path)
     for version, text in ((FIRST, "One."), (SECOND, "Two.")):
         result = clone.run("update", "--to", version)
@@ -76,7 +76,7 @@ def test_a_version_comes_in_and_nothing_newer(published, tmp_path):
 
 @pytest.mark.parametrize("version", ["0.9.9", "", "One."])
 def test_a_version_that_is_unknown(published, tmp_path, version):
-    """The versions that there are follow, in both languages, and nothing is changed."""
+    """The message lists the existing versions, in both languages, and nothing changes."""
     clone = cloned(published, tmp_path)
     result = clone.run("update", "--to", version)
     assert result.returncode == 2
@@ -87,7 +87,7 @@ def test_a_version_that_is_unknown(published, tmp_path, version):
 
 
 def test_a_course_without_versions(published, tmp_path):
-    """As in a copy that an instructor made by `export`."""
+    """The course is a copy that an instructor made with `export`."""
     clone = cloned(published, tmp_path)
     for lang, words in (("en", "lists no versions in CHANGELOG.md"), ("ja", "バージョンの一覧がありません")):
         result = clone.run("update", str(published.root), "--branch", "before", "--to", FIRST, "--lang", lang)
@@ -96,7 +96,8 @@ def test_a_course_without_versions(published, tmp_path):
 
 
 def test_a_clone_never_goes_back(published, tmp_path):
-    """Its own list has the version, which its shallow history lacks. Without that list, nothing is changed either."""
+    """The clone's own list has the version, which its shallow history lacks. Without this list, nothing changes
+    either."""
     clone = cloned(published, tmp_path, "HEAD", "--depth", "1")
     result = clone.run("update", "--to", SECOND)
     assert (result.returncode, result.stdout.partition(",")[0]) == (0, f"Your clone already has version {SECOND}")
@@ -114,7 +115,7 @@ def test_a_clone_never_goes_back(published, tmp_path):
 
 
 def test_a_copy_with_a_history_of_its_own(published, tmp_path):
-    """Nothing in git tells what it began from. Then the version's list is the clone's."""
+    """Nothing in git shows from which version the copy began. Then the version's list is the clone's."""
     clone = cloned(published, tmp_path)
     git(clone.root, "checkout", "--quiet", "--orphan", "mine")
     commit(clone, "mine")

@@ -1,4 +1,4 @@
-"""Verdicts: kept in files that are trusted while nothing changed, and what is said of a mistake that survives."""
+"""Verdicts: files that are trusted while nothing changes, and the message about a mistake that survives."""
 
 import pytest
 import verdicts

@@ -1,4 +1,4 @@
-"""`tiny-llm viz`: what the pictures are made of, the files, and the commands as a user calls them."""
+"""`tiny-llm viz`: the data of its pictures, the files, and the commands as a user calls them."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ device = pytest.fixture(lambda: None)  # the commands choose their own: nothing 
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One token for each byte; 3 layers of 6 heads; a context of 512 tokens."""
+    """Write a checkpoint with one token per byte, 3 layers of 6 heads, and a context of 512 tokens."""
     return Case(untrained_config(), seed=0).write(tmp_path_factory.mktemp("checkpoint"))
 
 
 def call(*arguments: object) -> str:
-    """Run a command that must succeed: its stdout. Warnings, such as that of a missing glyph, are errors."""
+    """Run a command that must succeed. Return its stdout. Warnings, such as one about a missing glyph, are errors."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         result = CliRunner().invoke(app, [*map(str, arguments)])
@@ -128,7 +128,7 @@ def test_labels_in_columns() -> None:
 
 @pytest.mark.parametrize("scale", [None, 0.3])
 def test_collected_weights_are_those_of_the_formula(scale: float | None) -> None:
-    """Grouped heads, and more keys than a vector has numbers."""
+    """Heads are grouped, and there are more keys than a vector has numbers."""
     mx.random.seed(1)
     B, H_q, H_kv, L, D = 2, 4, 2, 11, 4
     query, key, value = (mx.random.normal((B, H, L, D)) for H in (H_q, H_kv, H_kv))
@@ -242,7 +242,7 @@ def test_mask(tmp_path: Path) -> None:
 
 
 def test_files_for_which_no_place_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Are in a folder that git ignores, and the command says where."""
+    """They are in a folder that git ignores, and the command names it."""
     monkeypatch.chdir(tmp_path)
     assert call("mask", "--lang", "en").endswith(f"wrote {OUT / 'mask.png'}\n")
     assert [path.relative_to(tmp_path) for path in tmp_path.rglob("*.*")] == [OUT / "mask.png"]
@@ -337,7 +337,7 @@ def test_bad_input(arguments: str, checkpoint: Path, tmp_path: Path, monkeypatch
 
 
 def test_a_learners_attention_is_shown_as_it_is(checkpoint: Path, tmp_path: Path) -> None:
-    """One that looks ahead shows weights above the diagonal."""
+    """Attention that looks ahead shows weights above the diagonal."""
     package = tmp_path / "tiny_llm"
     shutil.copytree(Path(tiny_llm_ref.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     attention = (package / "attention.py").read_text()

@@ -1,4 +1,4 @@
-"""`tiny-llm viz kernel`: scripts that run kernels, what is drawn and printed of them, and what is wrong with others."""
+"""`tiny-llm viz kernel`: scripts that run kernels, their pictures and printed text, and errors about other scripts."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def invoke(*arguments: object) -> Result:
 
 
 def drawn(script: Path, folder: Path, *options: object) -> tuple[str, str]:
-    """What a call that must succeed prints, and draws."""
+    """Return the printed text and the picture of a call that must succeed."""
     result = invoke(script, "--out", folder, *options)
     assert result.exit_code == 0, (result.output, result.exception)
     return result.stdout, (folder / "kernel.svg").read_text(encoding="utf-8")
@@ -66,7 +66,7 @@ def texts_in(svg: str) -> list[str]:
 
 
 def boxes_in(svg: str) -> Iterator[tuple[float, float, float, float, str]]:
-    """Left, top, right, bottom of each text, as wide as its font makes it."""
+    """Yield left, top, right and bottom of each text, at the width of its font, and the text."""
     for element in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text"):
         text, size = element.text or "", float(element.get("font-size", 0))
         is_mono = "DejaVu" in element.get("font-family", "").partition(",")[0]
@@ -78,7 +78,7 @@ def boxes_in(svg: str) -> Iterator[tuple[float, float, float, float, str]]:
 
 
 def assert_readable(svg: str) -> None:
-    """No text lies on another one, or outside of the picture."""
+    """Check that no text covers another text, or is outside of the picture."""
     _, _, width, height = map(float, ElementTree.fromstring(svg).get("viewBox", "").split())
     boxes = list(boxes_in(svg))
     assert len(boxes) > 8
@@ -176,7 +176,7 @@ def test_softmax_of_the_reference(language: str, tmp_path: Path) -> None:
 
 
 def test_indices_are_those_of_the_declared_type(tmp_path: Path) -> None:
-    """What is read 8 bytes at a time has elements of 2; a vector is one element; T is what the template says."""
+    """An access of 8 bytes covers several 2-byte elements; a vector is one element; T is the template's type."""
     body = "threadgroup half a[32]; threadgroup float4 v[8]; threadgroup T c[32]; threadgroup_barrier(mem_flags(0));"
     body += "if (t < 8) { ((threadgroup half4*)a)[t] = half4(x[t]); v[t] = x[t]; ((threadgroup uint*)c)[t] = 0; }"
     body += "out[t] = x[t];"

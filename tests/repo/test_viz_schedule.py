@@ -1,4 +1,4 @@
-"""`tiny-llm viz schedule`: what is recorded of a run, how it is laid out, and the files that are drawn of it."""
+"""`tiny-llm viz schedule`: the record of a run, its layout, and the files that are drawn from it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ device = pytest.fixture(lambda: None)  # the commands choose their own
 
 
 class Watcher:
-    """What an engine did, by its own objects."""
+    """A record of what an engine did, made from the engine's own objects."""
 
     def __init__(self) -> None:
         self.batches: list[Any] = []
@@ -53,8 +53,8 @@ class Watcher:
 
 @pytest.fixture(scope="module")
 def recorded(checkpoint: Path) -> tuple[RunRecorder, list[Any]]:
-    """Nine requests on few pages: some are preempted, one is aborted while it runs, one while it waits. A clock that
-    goes on by a second each time."""
+    """Run nine requests with few pages: some are preempted, one is aborted while it runs, one while it waits. The clock
+    advances by a second at each reading."""
     model, _ = models.load(checkpoint)
     ticks, watcher = count(), Watcher()
     about = {"model": "tiny", "cache": "pages", "max_running": 4, "token_budget": 8}

@@ -55,7 +55,8 @@ def test_a_task_from_stub_to_solution(clone):
 
 @pytest.mark.parametrize("rows", [24, 30, 60])
 def test_the_list_fits_on_the_screen(clone, rows):
-    """It shows the current week, of a long one the days around the task; pressed again, l shows everything."""
+    """The list shows the current week, or, of a long week, the days near the task. When pressed again, l shows
+    everything."""
     terminal = clone.terminal("watch", "w2d5.2", rows=rows, columns=80)
     terminal.wait_for("If not, press r.")
     terminal.send("l")
@@ -77,7 +78,7 @@ def test_the_list_fits_on_the_screen(clone, rows):
 
 
 def test_without_colour_and_events(clone):
-    """A terminal that understands no escapes, and a file system that tells nothing: polling sees the file's time."""
+    """The terminal understands no escapes, and the file system reports no changes: polling sees the file's time."""
     terminal = clone.terminal("watch", "w1d4.1", TERM="dumb", NO_COLOR="1", WATCHFILES_FORCE_POLLING="true")
     terminal.wait_for("RMSNorm.__call__ is yours to write")
     clone.run("solution", "w1d4.1", "--apply")
@@ -88,7 +89,7 @@ def test_without_colour_and_events(clone):
 
 
 def test_a_kernel(clone):
-    """Saved files of C++ are tested as those of Python are, headers too."""
+    """Saved C++ files, headers included, are tested like Python files."""
     terminal = clone.terminal("watch", "w2d5.3")
     screen = terminal.wait_for("If not, press r.")
     assert "Week 2 Day 5 Task 3" in screen

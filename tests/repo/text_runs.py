@@ -1,4 +1,4 @@
-"""Runs of `tiny-llm main` and `chat` on a checkpoint of bytes, and what the reference makes of the same prompts."""
+"""Runs of `tiny-llm main` and `chat` on a checkpoint of bytes, and the reference's results for the same prompts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ OVERHEAD = len("U" + "user\n" + "E" + "\n" + "U" + "assistant\n")  # chat templa
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Stored in bfloat16, with a context of 512 tokens, one for each byte. It never ends a text by itself."""
+    """Write a checkpoint in bfloat16 with a context of 512 tokens, one per byte. Its model never ends a text by
+    itself."""
     path = tmp_path_factory.mktemp("checkpoint")
     config = untrained_config()
     weights = write_untrained(path, config, expected_shapes(ModelConfig.from_hf(config)))
@@ -53,7 +54,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Reference:
-    """What the commands are to print, by the reference's own functions. One sampler serves all calls."""
+    """The expected output of the commands, from the reference's own functions. One sampler serves all calls."""
 
     def __init__(self, checkpoint: Path, dtype: mx.Dtype | None):
         self.model, self.tokenizer = models.load(checkpoint, dtype)
@@ -85,13 +86,13 @@ def environment(**changes: str) -> dict[str, str]:
 
 
 def run(*arguments: object, stdin: str | None = None, **env: str) -> tuple[int, bytes, str]:
-    """Exit code, stdout, stderr. stdin None: /dev/null."""
+    """Run a command. Return its exit code, stdout and stderr. stdin: None means /dev/null."""
     result = run_python([*COMMAND, *map(str, arguments)], Path.cwd(), environment(**env), stdin, timeout=600)
     return result.returncode, result.stdout.encode(), result.stderr
 
 
 def call(*arguments: object) -> tuple[int, bytes, str]:
-    """As `run`, but in this process, which is quicker."""
+    """Run a command like `run`, but in this process, which is faster."""
     result = CliRunner().invoke(app, [*map(str, arguments)], input="")
     return result.exit_code, result.stdout_bytes, result.stderr
 

@@ -1,4 +1,4 @@
-"""A checkpoint that thinks as Qwen3 does, and whose texts are known: each token has one that follows it."""
+"""A checkpoint that thinks like Qwen3, and whose texts are known, because each token has a fixed next token."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ BY_ITSELF = _TURNS + "{% endif %}"  # as DeepSeek-R1-Distill-Qwen's at first: no
 def write_thinking(path: Path, template: str = SWITCHED, **generation_config: object) -> Path:
     """Write a checkpoint directory.
 
-    A line's end makes the model think, an empty line makes it answer: so it does what Qwen3 does after each prompt that
-    the templates make. Attention and MLPs add nothing; the output layer says what follows a token.
+    A line's end makes the model think, and an empty line makes it answer, so it reacts like Qwen3 to each prompt that
+    the templates make. Attention and MLPs add nothing; the output layer decides the next token.
     """
     tokenizer = byte_tokenizer()
     words = [text for text in _TEXT[1:-1] if text.isascii()]

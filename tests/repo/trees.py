@@ -1,6 +1,6 @@
-"""The course in temporary trees, solved up to some task: what becomes of its tests, and what should.
+"""The course in temporary trees, solved up to some task: the outcomes of its tests, and the expected outcomes.
 
-A tree holds the tests and the learner's package. The reference cannot be imported there.
+A tree contains the tests and the learner's package. Its tests cannot import the reference.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ __all__ = [
     "run_tests",
 ]
 
-# Options of pytest: without plugins that no day test needs.
+# # Options of pytest, without plugins that no day test needs.
 QUICKER = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:anyio", "-p", "no:xdist"]
-# Bytecode that another process is writing. Finished bytecode is copied, because that saves compiling.
+# # Bytecode that another process is still writing. Finished bytecode is copied, because that saves compiling.
 UNFINISHED = ("*.pyc.*",)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a test, or of its setup or teardown when that failed."""
+    """The outcome of a test, or of its setup or teardown if that failed."""
 
     test: str  # pytest's node id
     tasks: tuple[str, ...]  # of its marks
@@ -50,7 +50,7 @@ class Outcome:
 
 
 def build_tree(root: Path, repository: Path, is_solved: Callable[[TaskId], bool]) -> None:
-    """Lay out a tree in which the learner has solved some tasks function by function."""
+    """Make a tree in which the learner has solved some tasks function by function."""
     reference = repository / "src/tiny_llm_ref"
     for file in code_files(reference):
         target = root / "src/tiny_llm" / file.relative_to(reference)
@@ -66,7 +66,7 @@ def build_tree(root: Path, repository: Path, is_solved: Callable[[TaskId], bool]
 
 
 def _share_built(reference: Path, package: Path) -> None:
-    """A kernel that is the same is not compiled again."""
+    """Share compiled kernels, so that an unchanged kernel is not compiled again."""
     for file in (reference / "kernels" / BUILT).glob("*.*"):
         if file.is_file():
             (package / "kernels" / BUILT).mkdir(exist_ok=True)
@@ -74,20 +74,20 @@ def _share_built(reference: Path, package: Path) -> None:
 
 
 def copy_modules(root: Path, repository: Path, modules: list[str]) -> None:
-    """What the chapters say: `cp src/tiny_llm_ref/attention.py src/tiny_llm/attention.py`."""
+    """Copy files as the chapters say: `cp src/tiny_llm_ref/attention.py src/tiny_llm/attention.py`."""
     for module in modules:
         for file in (repository / "src/tiny_llm_ref").glob(f"{module}.*"):
             shutil.copy(file, root / "src/tiny_llm" / f"{module}{file.suffix}")
 
 
 def code_of(root: Path) -> dict[Path, bytes]:
-    """The learner's files in a tree."""
+    """Return the content of the learner's files in a tree."""
     package = root / "src/tiny_llm"
     return {file.relative_to(package): file.read_bytes() for file in code_files(package)}
 
 
 def run_tests(root: Path, files: list[str], *options: str) -> list[Outcome]:
-    """Run test files of a tree on the learner's package. options: of pytest."""
+    """Run test files of a tree on the learner's package. options: options of pytest."""
     log = root / "outcomes.json"
     command = [sys.executable, "-m", "pytest", *(f"tests/{file}" for file in files), "--impl=tiny_llm", "-q", *options]
     command += [f"--rootdir={root}", *QUICKER, "-p", "outcome_log", f"--outcomes={log}"]
@@ -105,7 +105,8 @@ def run_tests(root: Path, files: list[str], *options: str) -> list[Outcome]:
 
 
 def check_outcomes(outcomes: list[Outcome], is_solved: Callable[[TaskId], bool]) -> list[str]:
-    """Solved tasks' tests have to pass; others to fail at a stub of their task or of an unsolved one before it."""
+    """Check that the tests of solved tasks pass, and all others fail at a stub of their task or of an unsolved earlier
+    task."""
     problems = []
     for outcome in outcomes:
         task = TaskId.parse(outcome.tasks[0])
@@ -120,7 +121,7 @@ def check_outcomes(outcomes: list[Outcome], is_solved: Callable[[TaskId], bool])
 
 
 def check_marks(outcomes: list[Outcome], days: list[Day]) -> list[str]:
-    """Each test has the one mark that its file's name and its own give it, and each task of the syllabus has tests."""
+    """Check that each test has exactly the mark that its file's name and its own name give, and each task has tests."""
     tasks = {str(task.id): day for day in days for task in day.tasks}
     problems = [
         f"{day.test_file}: has no test of {task}"

@@ -1,4 +1,4 @@
-"""A course with a newer version, and a learner's clone of it with work in it: real git repositories."""
+"""A course with a newer version, and a learner's clone of it with work in it, both in real git repositories."""
 
 from functools import cache
 
@@ -10,7 +10,7 @@ __all__ = ["WORK", "clone", "course", "edit", "newer", "publish", "state", "work
 
 @cache
 def _first(root):
-    """A repository with the course as it is. Once, for all files of tests."""
+    """Make a repository with the current course, once for all test files."""
     git(Clone.create(root).root, "init", "--quiet")
     commit(Clone(root), "first")
     return root
@@ -18,14 +18,14 @@ def _first(root):
 
 @pytest.fixture
 def course(tmp_path_factory, tmp_path):
-    """Where the course is published."""
+    """Return the repository that publishes the course."""
     git(tmp_path, "clone", "--quiet", str(_first(tmp_path_factory.getbasetemp() / "first")), "published")
     return Clone(tmp_path / "published")
 
 
 @pytest.fixture
 def clone(course, tmp_path):
-    """A learner's clone of it, with work that is partly committed."""
+    """Return a learner's clone of the course, with partly committed work."""
     git(tmp_path, "clone", "--quiet", str(course.root), "my course")
     clone = Clone(tmp_path / "my course")
     clone.file("attention.py").write_text(clone.solved("attention.py", "w1d1.1") + "\n\ndef my_idea():\n    return 1\n")
@@ -53,7 +53,7 @@ def newer(text):
 
 
 def state(clone):
-    """All that a command could change, but for its own notes."""
+    """Return everything that a command could change, except for its own notes."""
     files = [file for file in clone.root.rglob("*") if file.is_file() and not {".tiny-llm", ".git"} & {*file.parts}]
     files = [file for file in files if "__pycache__" not in file.parts]
     return {file: file.read_bytes() for file in files} | {"HEAD": git(clone.root, "rev-parse", "HEAD")}
@@ -73,7 +73,7 @@ if sys.flags.dev_mode:
 
 
 def work(text):
-    """What a learner may do in a file besides solving a task."""
+    """Return the text with other things that a learner may write in a file, besides solving a task."""
     text = text.replace("import math\n", "import math\nimport os\nimport sys\n")
     text = text.replace("__all__ = [", '__all__ = [\n    "my_helper",', 1)
     text = text.replace("\n\ndef _check_groups(", "\n\n# between\n\n\ndef _check_groups(")

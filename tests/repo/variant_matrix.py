@@ -1,6 +1,6 @@
-"""A pytest plugin, `-p variant_matrix --variants FILE --failures FILE`: tests right solutions that differ.
+"""A pytest plugin, `-p variant_matrix --variants FILE --failures FILE`: runs tests on right solutions that differ.
 
-A variant is written as a mistake of the catalogue is: edits of the reference. Writes which tests reject one.
+A variant is written like a mistake of the catalogue: as edits of the reference. Writes which tests reject a variant.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @cache
 def variants(file: Path) -> dict[TaskId, list[Mistake]]:
-    """By task."""
+    """Return the variants, keyed by task."""
     found: dict[TaskId, list[Mistake]] = {}
     for entry in read_toml(file)["variants"]:
         edits = tuple((old, new) for old, new in entry["edits"])

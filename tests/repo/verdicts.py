@@ -1,6 +1,6 @@
-"""What the tests of a day decide about its mistakes and variants: computed here, kept in verdicts/week_W_day_D.toml.
+"""Verdicts of a day's tests on its mistakes and variants: computed here, kept in verdicts/week_W_day_D.toml.
 
-A file is trusted while its digest is that of the repository (`fingerprint.py`).
+A file is trusted while its digest equals the repository's digest (`fingerprint.py`).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ machine = "{machine}"
 
 @dataclass(frozen=True)
 class Verdicts:
-    """Of a day, or of one of its tasks."""
+    """The verdicts of a day, or of one of its tasks."""
 
     rejected: dict[str, str]  # mistake -> the first test that rejects it; also told apart, and named by its own id
     accepted: tuple[str, ...]  # variants
@@ -90,7 +90,7 @@ class Verdicts:
 
 @dataclass(frozen=True)
 class Computed:
-    """What was found now."""
+    """The results of a new computation."""
 
     verdicts: Verdicts
     problems: tuple[str, ...]  # a mistake that survives, a variant that is rejected, ...
@@ -98,19 +98,19 @@ class Computed:
 
 
 def known(day: Day) -> dict[str, Any]:
-    """The day's file; empty if there is none."""
+    """Return the content of the day's file. Return an empty dictionary if there is no file."""
     file = _file(day)
     return read_toml(file) if file.exists() else {}
 
 
 def is_known(day: Day, root: Path = ROOT) -> bool:
-    """Whether nothing that can change a verdict has changed since the day's file was written."""
+    """Tell whether nothing that can change a verdict has changed since the day's file was written."""
     found = known(day)
     return bool(found) and found["digest"] == digest(root, day, found["inputs"])
 
 
 def kept(day: Day, task: TaskId | None = None) -> Verdicts:
-    """What the day's file says, of all tasks or of one."""
+    """Return the verdicts in the day's file, for all tasks or for one."""
     found = known(day)
     of = f"{task or ''} ".lstrip()
     rejected = {name: test for name, test in found.get("rejected", {}).items() if name.startswith(of)}
@@ -118,7 +118,7 @@ def kept(day: Day, task: TaskId | None = None) -> Verdicts:
 
 
 def ids_of(day: Day, task: TaskId | None = None) -> tuple[set[str], set[str]]:
-    """The mistakes and the variants that there are."""
+    """Return the ids of the mistakes and of the variants in the catalogue."""
     chosen = [each.id for each in day.tasks if task in (None, each.id)]
     mistakes = {f"{id} {mistake.id}" for id in chosen for mistake in entry_of(id).mistakes}
     entries = read_toml(variants_file(day))["variants"]
@@ -130,9 +130,9 @@ def variants_file(day: Day) -> Path:
 
 
 def draw(seed: int, share: float = 0.05) -> list[TaskId]:
-    """Tasks at random, until they have that share of all verdicts.
+    """Draw tasks at random, until they have this share of all verdicts.
 
-    Whole tasks, because the name that a mistake gets depends on the task's other mistakes.
+    Draw whole tasks, because the name that a mistake gets depends on the task's other mistakes.
     """
     sizes = {task.id: sum(map(len, ids_of(day_of(task.id), task.id))) for task in tasks()}
     shuffled = Random(seed).sample(list(sizes), len(sizes))
@@ -195,7 +195,8 @@ def problems_of_variants(right: set[str], failures: dict[str, dict[str, str]]) -
 
 
 def problems_of_first_tests(tables: dict[str, Any]) -> Iterator[str]:
-    """At least half of a day's mistakes survive the first test of their task: one shape, float32, no options."""
+    """Yield a problem if fewer than half of a day's mistakes survive their task's first test, which has one shape,
+    float32 and no options."""
     rows = [(table["tests"][0], row) for table in tables.values() for row in table["mistakes"].values()]
     survivors = sum(first not in row["rejected by"] for first, row in rows)
     if survivors * 2 < len(rows):
@@ -203,7 +204,7 @@ def problems_of_first_tests(tables: dict[str, Any]) -> Iterator[str]:
 
 
 def write(day: Day, computed: Computed) -> Path:
-    """Keep what was found."""
+    """Keep the results in the day's file."""
     head = HEAD.format(week=day.week, day=day.number, digest=digest(ROOT, day, computed.inputs), machine=machine())
     lines = ["inputs = [", *(f"    {json.dumps(path)}," for path in computed.inputs), "]"]
     lines += ["accepted = [", *(f"    {json.dumps(name)}," for name in computed.verdicts.accepted), "]"]
@@ -218,7 +219,7 @@ def write(day: Day, computed: Computed) -> Path:
 
 
 def unless_known(name: str, check: Callable[[], None]) -> None:
-    """Run one of CHECKS only if something that it depends on has changed since it passed, and keep that it passed."""
+    """Run one of CHECKS only if something on which it depends has changed since it passed. Record that it passed."""
     file, now = FOLDER / f"{name}.toml", digest_of_files(ROOT, CHECKS[name])
     is_known = file.exists() and read_toml(file)["digest"] == now
     if is_known and not ALL:
@@ -235,7 +236,7 @@ def unless_known(name: str, check: Callable[[], None]) -> None:
 
 @cache
 def machine() -> str:
-    """Processor, compiler and Python, which a verdict should not depend on."""
+    """Return the processor, compiler and Python, on which a verdict should not depend."""
     info = Path("/proc/cpuinfo")  # Linux
     models = re.findall(r"model name\s*: (.*)", info.read_text(encoding="utf-8")) if info.exists() else []
     compiler = subprocess.run(["c++", "--version"], capture_output=True, text=True).stdout.partition("\n")[0]

@@ -1,4 +1,4 @@
-"""Waiting for another process that gives no signal, and Ctrl-C. This is the only file of the tests that sleeps."""
+"""Waits for another process that gives no signal, and Ctrl-C. Only this file of the tests sleeps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PAUSE = 0.01  # seconds between two looks
 
 
 def until(holds: Callable[[], object], seconds: float = 60, *, told: Callable[[], object] = lambda: "") -> None:
-    """Return once a condition holds. After this many seconds, fail with what `told` returns then."""
+    """Return once a condition holds. After this many seconds, fail with the text that `told` returns."""
     __tracebackhide__ = True
     end = time.monotonic() + seconds
     while not holds():
@@ -21,5 +21,5 @@ def until(holds: Callable[[], object], seconds: float = 60, *, told: Callable[[]
 
 
 def restore_ctrl_c() -> None:
-    """In a new process: Ctrl-C ends it, though a shell's background jobs ignore it."""
+    """Let Ctrl-C end a new process, even in a shell's background job, which would ignore the signal."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
