@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 NATIVE = "tiny_llm_native"
-# # The other kernels take longer to build.
+# The other kernels take longer to build.
 KEPT = {"tiny_llm": ("softmax", "swiglu"), "tiny_llm_ref": ("swiglu",), NATIVE: ("mlx_extension",)}
 COMPILER = shutil.which("c++") or shutil.which("clang++") or shutil.which("g++")
 

@@ -29,7 +29,7 @@ __all__ = [
 Sources: TypeAlias = dict[str, str]
 Definition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
-# # For each package: a module imports only from rows before its own.
+# For each package: a module imports only from rows before its own.
 LAYERS = {
     "tiny_llm_native": """
     __init__

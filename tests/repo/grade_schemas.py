@@ -47,7 +47,7 @@ def _rows(text: str) -> list[list[str]]:
 
 # ----------------------------------------------------------------------------------------------------------- JUnit
 
-# # junit-10.xsd of Jenkins' xUnit plugin. For each element: its attributes, its required attributes, the elements
+# junit-10.xsd of Jenkins' xUnit plugin. For each element: its attributes, its required attributes, the elements
 # allowed in it in any order and number, and whether it may contain text. All attributes but `time` of suites are any
 # text.
 JUNIT = {

@@ -44,7 +44,7 @@ def _case(model_type: str, seed: int, **changes: Any) -> Case:
     return Case(untrained_config(model_type, rms_norm_eps=1e-2, **changes), seed)  # an eps that makes a difference
 
 
-# # The embedding of a tied model dominates its logits, and most seeds repeat one token. With a small E, some do not.
+# The embedding of a tied model dominates its logits, and most seeds repeat one token. With a small E, some do not.
 _TIED = {"tie_word_embeddings": True, "hidden_size": 24, "num_hidden_layers": 4, "rope_theta": 10000.0}
 CASES = {
     "qwen2": _case("qwen2", 63),

@@ -69,7 +69,7 @@ def test_tokenizer_is_that_of_mlx_lm(pair: SimpleNamespace):
         assert TEXT in pair.tokenizer.decode(tokens)
 
 
-# # The comparison must detect mistakes. Each function puts one into a model of the reference, and returns what to call.
+# The comparison must detect mistakes. Each function puts one into a model of the reference, and returns what to call.
 
 
 def wrong_base(model: CausalLM) -> Model:

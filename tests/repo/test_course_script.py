@@ -49,7 +49,7 @@ def course(clone, path, *arguments, cwd=None, **env):
     )
 
 
-# # A Python that makes virtual environments. Their `python` prints its arguments and the variables for PDM, and fails
+# A Python that makes virtual environments. Their `python` prints its arguments and the variables for PDM, and fails
 # if the variable FAILS is set. Their `tiny-llm` prints how and where it was called.
 GOOD_PYTHON = """
 case "$1 $2" in

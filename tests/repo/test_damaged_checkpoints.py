@@ -250,7 +250,7 @@ def test_links_of_a_download(folder: Path) -> None:
     assert mx.array_equal(load_model(snapshot)(mx.array([[1, 2, 3]])), expected)
 
 
-# # Weights that can be read, but are not finite.
+# Weights that can be read, but are not finite.
 
 NOT_FINITE = "the model's logits are not finite: its weights are damaged, or too large for their number format; "
 

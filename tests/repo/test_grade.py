@@ -26,7 +26,7 @@ VICTIM = "{victim}"  # a file outside of the submission
 
 NO_WRITING, NO_READING = "Read-only file system|not permitted", "No such file|not permitted"  # on Linux, on a Mac
 
-# # Forbidden actions, and a pattern for the answer to each. One submission tries all of these actions, and its error
+# Forbidden actions, and a pattern for the answer to each. One submission tries all of these actions, and its error
 # lists the answers.
 REFUSED = {
     "kills the judge": ("import os, signal; os.kill(os.getppid(), signal.SIGKILL)", "not permitted"),
@@ -51,7 +51,7 @@ TRIES = [
     )
 ]
 
-# # For each submission: its code, its points out of two (only task 1 is solved in all submissions), and a pattern for
+# For each submission: its code, its points out of two (only task 1 is solved in all submissions), and a pattern for
 # the message.
 HOSTILE = {
     "tries much": (at_call("said = []", *TRIES, "raise ValueError(chr(10).join(said))"), 0, "ValueError"),

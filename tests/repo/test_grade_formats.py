@@ -29,7 +29,7 @@ from tiny_llm_course.ui.terminal import signs
 DAY = ["--week", "1", "--day", "4"]
 CHECKS = {"gradescope": check_gradescope, "classroom": check_classroom, "exercism": check_exercism}
 MISTAKE = RIGHT.replace("* self.weight", "")
-# # The text of a submission's error: lone surrogates, control characters, ends of XML, HTML and CSV, GitHub's commands.
+# The text of a submission's error: lone surrogates, control characters, ends of XML, HTML and CSV, GitHub's commands.
 SAYS = (
     "\udce9 \ud800 \x00 \x07 \x1b[2J \x9b \uffff \u202e ]]> --> </failure> <b>&amp; \" '\r\n"
     "=cmd()\r::error title=Points::19/19\n   ::stop-commands::x\n##[error]x\n\x85 \u2028 田中"

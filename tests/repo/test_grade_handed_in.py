@@ -71,7 +71,7 @@ def linked_tar(file):
             archive.addfile(info)
 
 
-# # Keyed by the row's name: a function that makes the entry of the folder, and the files that are found.
+# Keyed by the row's name: a function that makes the entry of the folder, and the files that are found.
 FOUND = {
     "STUDENT_123_assignsubmission_file_": (lambda at: zipped(at / "submission.zip", f"tiny_llm/{NORM}"), [NORM]),
     "STUDENT_124_file": (lambda at: zipped(at / "submission.zip", f"hw/src/tiny_llm/{NORM}", "hw/a.md"), [NORM]),
@@ -108,7 +108,7 @@ FOUND = {
     ),
 }
 
-# # Keyed by the row's name: a function that makes the entry, and the reason why nothing is graded.
+# Keyed by the row's name: a function that makes the entry, and the reason why nothing is graded.
 REFUSED = {
     "nothing": (lambda at: at.mkdir(), "expected a package tiny_llm, found none: no files"),
     "other files": (
@@ -184,7 +184,7 @@ REFUSED = {
     ),
 }
 
-# # Keyed by the row's name: a function that makes the entry, and the message about files that are left out.
+# Keyed by the row's name: a function that makes the entry, and the message about files that are left out.
 NOTED = {
     "with a FIFO": (lambda at: [write(at / NORM), os.mkfifo(at / "mlp.py")], "left out: mlp.py (a FIFO)"),
     "with a link": (lambda at: [write(at / NORM), (at / "mlp.py").symlink_to(NORM)], "left out: mlp.py (a link)"),

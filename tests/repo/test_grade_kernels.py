@@ -33,7 +33,7 @@ def at_call(line):
     return RIGHT.replace(before, f"{before}    {line}\n")
 
 
-# # For each submission: the change to swiglu.cpp, its points, and the message.
+# For each submission: the change to swiglu.cpp, its points, and the message.
 SUBMITTED = {
     "is wrong": (mutant_sources(REFERENCE, TASK, MISTAKE)["kernels/swiglu.cpp"], 0, "values differ"),
     "does not compile": (at_call("flaot x = 0;"), 0, "kernels/swiglu.cpp:14: 'flaot' was not declared in this scope"),

@@ -23,7 +23,7 @@ RACES, LEFT_OUT, APART = (
     entry_of(TASK).mistake(id) for id in ("all-lanes-write", "last-rows-left-out", "a-run-for-each-lane")
 )
 
-# # For each submission: its file, its points, and the message.
+# For each submission: its file, its points, and the message.
 SUBMITTED = {
     "is right": (RIGHT, 1, ""),
     "races": (mutant_sources(REFERENCE, TASK, RACES)[NAME], 0, "data race on out[0]"),

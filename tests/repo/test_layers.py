@@ -8,7 +8,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 COURSE = Path(__file__).resolve().parents[2] / "src" / "tiny_llm_course"
-# # A sub-package imports only from rows before its own. The entry points import from all sub-packages.
+# A sub-package imports only from rows before its own. The entry points import from all sub-packages.
 LAYERS = """
     tasks
     catalogue ui

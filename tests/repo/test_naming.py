@@ -20,7 +20,7 @@ from tiny_llm_course.pytest_runs.time_limit import TimedOut, leave_out_compiling
 from tiny_llm_course.tasks.syllabus import TaskId
 
 TESTS = ["one", "two", "three"]
-# # The value that each mistake gives in each test; the right value is 0.
+# The value that each mistake gives in each test; the right value is 0.
 MISTAKES = {"late": (0, 0, 1), "always": (1, 1, 1), "at first": (1, 1, 2)}
 
 

@@ -20,7 +20,7 @@ from check_book_pages import open_browser  # noqa: E402
 
 expect.set_options(timeout=60_000)  # whatever else the machine does
 WIDTHS = {"desktop": (1100, 1000), "phone": (390, 800)}
-# # Looks at each change. A check from time to time might come only after an answer has begun and ended.
+# Looks at each change. A check from time to time might come only after an answer has begun and ended.
 LOOK = """addEventListener("DOMContentLoaded", () => {
   window.seen = { rows: 0, rate: 0, replies: new Set() };
   new MutationObserver(() => {
@@ -86,7 +86,7 @@ def test_the_page(server: Running, browser: Browser, locale: str, size: str, tmp
     page.close()
 
 
-# # The contrast of each text with its background (WCAG 2, 1.4.3), as the browser computes colours.
+# The contrast of each text with its background (WCAG 2, 1.4.3), as the browser computes colours.
 CONTRASTS = """() => {
   const parse = (colour) => { const [r, g, b, a = 1] = colour.match(/[\\d.]+/g).map(Number); return [r, g, b, a]; };
   const over = (front, back) => [0, 1, 2].map((i) => front[3] * front[i] + (1 - front[3]) * back[i]);

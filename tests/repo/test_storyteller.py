@@ -29,7 +29,7 @@ from tiny_llm_models.storyteller.wishes import about_hero, fitting
 
 STORIES = 2000 if ALL else 100  # per language
 PLANTED = 2000 if ALL else 150  # the same
-# # The training data: the sha256 of twenty stories per language, and of a hundred documents. Another text means other
+# The training data: the sha256 of twenty stories per language, and of a hundred documents. Another text means other
 # models, so these hashes change only together with the plots and words.
 FIRST_STORIES = "8195fb4160994a34dab94cf8c310b7d20f10d0fb71f2e4dc447fc47db96b0d86"
 FIRST_DOCUMENTS = "06c19aa2c244be4852e446e2d1b90af34c8e0dda6fa2c5610b5e2a8dd61a720d"

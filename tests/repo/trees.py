@@ -32,9 +32,9 @@ __all__ = [
     "run_tests",
 ]
 
-# # Options of pytest, without plugins that no day test needs.
+# Options of pytest, without plugins that no day test needs.
 QUICKER = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:anyio", "-p", "no:xdist"]
-# # Bytecode that another process is still writing. Finished bytecode is copied, because that saves compiling.
+# Bytecode that another process is still writing. Finished bytecode is copied, because that saves compiling.
 UNFINISHED = ("*.pyc.*",)
 
 
