@@ -35,7 +35,7 @@ class Machine:
 
     @property
     def ridge(self) -> float:
-        """Return the intensity at which arithmetic takes as long as memory traffic. Below it, memory is slower."""
+        """Return the intensity below which memory traffic takes longer than arithmetic."""
         return self.peak / self.bandwidth
 
 

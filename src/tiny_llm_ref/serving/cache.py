@@ -97,7 +97,7 @@ class _StepLayer:
 class StepCache:
     """The model's cache during one step.
 
-    rows: a `SlotRows` or `PageRows`: the `positions` of the step's rows, and the slots or pages to which they belong.
+    rows: a `SlotRows` or `PageRows`, which has the `positions`, and the slots or pages, of the step's rows.
     """
 
     def __init__(self, layers: Sequence[RowsLayer], rows: Any):

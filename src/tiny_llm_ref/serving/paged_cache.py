@@ -37,7 +37,7 @@ class PageRows:
     def arrays(self) -> tuple[mx.array, mx.array]:
         """Return tables and spans in the form that a kernel needs (day 4), made once for all layers.
 
-        Shapes: -> R x W and R x 3, int32, for R chunks. W is the length of the longest table; zeros fill up the others.
+        Shapes: -> R x W and R x 3, int32, for R chunks. W is the longest table's length; zeros fill up shorter tables.
         """
         tables = np.zeros((len(self.tables), max(map(len, self.tables))), np.int32)
         for row, table in zip(tables, self.tables, strict=True):

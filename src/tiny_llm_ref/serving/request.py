@@ -25,7 +25,7 @@ class Status(Enum):
 
 
 class TextStream:
-    """A request's text, which grows with the tokens. It has only complete characters, and ends before a stop string.
+    """A request's growing text, which has only complete characters, and ends before the first stop string.
 
     text: the part of the text that no later token can change. found: whether a stop string was found.
     """
@@ -67,7 +67,7 @@ class Request:
     it may have), "abort" (its client no longer wants it), "error" (`error` is the exception); until then None.
     pages: the cache's pages that hold its keys and values, in the order of its positions. A slot is one long page.
     num_computed_tokens: how many of its first tokens are computed: their keys and values are in these pages.
-        `RequestCache.commit` raises this number after a step. The next step writes to the positions after these.
+        `RequestCache.commit` raises this number after a step. The next step writes to positions after these tokens.
     num_cached_tokens: how many tokens of its prompt the cache held when the request first ran (day 5); None until
         then.
     logprobs: the log-probabilities of each chosen token, an end token included, if `params.num_logprobs` asks for them.

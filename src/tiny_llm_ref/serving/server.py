@@ -179,7 +179,7 @@ class Server:
             name = (
                 "logprobs" if found.num_logprobs is not None else "logit_bias, presence_penalty and frequency_penalty"
             )
-            raise ApiError(400, f"{name}: this server guesses (--draft), and does not support it then")
+            raise ApiError(400, f"{name}: not supported by a server that guesses (--draft)")
         return found
 
     async def answer(
@@ -245,7 +245,7 @@ class Server:
                     if update.error is not None:
                         raise ApiError(500, f"the request failed: {update.error}", kind="server_error")
                     if update.finish_reason == "abort":
-                        raise EngineStoppedError("expected a running server, got one that ends: ask again later")
+                        raise EngineStoppedError("expected a running server, got one that is shutting down: ask again later")
                     yield index, choices[index].take(update)
         except (QueueFullError, EngineStoppedError, ValueError) as error:
             were_served = False
