@@ -160,9 +160,9 @@ class StreamingDetokenizer:
 
     def __init__(self, tokenizer: Decoder):
         self._tokenizer = tokenizer
-        self._context: list[int] = []  # the last tokens whose text was returned whole: decoding may depend on them
+        self._context: list[int] = []  # the last tokens that were returned whole: some tokenizers need them
         self._pending: list[int] = []
-        self._shown = 0  # how many characters of context and pending were returned
+        self._shown = 0  # characters of context and pending that were returned
 
     def add(self, token: int) -> str:
         """Return the text that this token completes; the text may be empty."""
@@ -221,7 +221,7 @@ class StopStrings:
         return self._held
 
     def _open_end(self, text: str) -> int:
-        """Return the length of the longest end of the text with which a stop string begins."""
+        """Length of the longest end of the text with which a stop string begins."""
         beginnings = (stop[:length] for stop in self._stops for length in range(1, min(len(stop), len(text) + 1)))
         return max((len(beginning) for beginning in beginnings if text.endswith(beginning)), default=0)
 

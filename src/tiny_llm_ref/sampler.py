@@ -68,7 +68,7 @@ def apply_top_p(logits: mx.array, top_p: float) -> mx.array:
         return logits
     order = mx.argsort(-logits, axis=-1)
     probs = mx.take_along_axis(mx.softmax(logits.astype(mx.float32), axis=-1), order, axis=-1)
-    likelier = mx.cumsum(probs, axis=-1) - probs  # for each token, the probability of all tokens before it in `order`
+    likelier = mx.cumsum(probs, axis=-1) - probs  # what the tokens before this one sum to
     keep = mx.put_along_axis(mx.zeros(logits.shape, mx.bool_), order, (likelier < top_p), axis=-1)
     return mx.where(keep, logits, -mx.inf)
 

@@ -82,7 +82,7 @@ def sample_rows(logits: Logits, settings: Settings, chances: NDArray[np.float64]
     """
     N, V = logits.shape
     top = logits.max(axis=-1, keepdims=True)
-    least, count = np.full(N, -np.inf, logits.dtype), np.full(N, V)  # per row: the least kept logit, how many are kept
+    least, count = np.full(N, -np.inf, logits.dtype), np.full(N, V)  # of what is kept: the smallest logit; how many
     rows = np.flatnonzero(~settings.keeps_all(V))
     for size in (min(first, V), V):
         if len(rows):

@@ -128,7 +128,7 @@ class PrefixTree:
                 parent = self._forget(node)
                 evicted += 1
                 if parent.last_used > node.last_used:
-                    break  # the loop reaches the parent later
+                    break  # it comes later in the list
                 node = parent
             if evicted >= count:
                 break

@@ -245,7 +245,7 @@ class Server:
                     if update.error is not None:
                         raise ApiError(500, f"the request failed: {update.error}", kind="server_error")
                     if update.finish_reason == "abort":
-                        raise EngineStoppedError("expected a running server, got one that is shutting down: ask again later")
+                        raise EngineStoppedError("expected a running server, got one shutting down: ask again later")
                     yield index, choices[index].take(update)
         except (QueueFullError, EngineStoppedError, ValueError) as error:
             were_served = False
