@@ -1,4 +1,4 @@
-"""`tiny-llm report`, which writes a failure down, and scripts/from_report.py, which reads it."""
+"""`tiny-llm report`, which records a failure, and scripts/from_report.py, which reads the record."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def clone(home: Path) -> Clone:
 
 @pytest.fixture(autouse=True)
 def fresh(clone: Clone) -> None:
-    """Every test begins with the first task solved and no report."""
+    """Begin every test with the first task solved, and without a report."""
     clone.file("attention.py").write_text(clone.solved("attention.py", "w1d1.1"))
     clone.file("kernels/softmax.cpp").write_text(clone.solved("kernels/softmax.cpp"))
     subprocess.run(["rm", "-rf", clone.root / "out", clone.root / "progress.txt"], check=True)
@@ -92,7 +92,7 @@ def test_a_failure_without_a_name_is_reported(clone: Clone, home: Path) -> None:
 
 
 def test_a_report_names_no_folder_of_the_machine_and_replaces_no_other(clone: Clone, home: Path) -> None:
-    """Neither a message nor code does."""
+    """No folder's name is in a message or in code."""
     (clone.root / "out").mkdir()
     (clone.root / "out/report-w1d1.1.md").write_text("of yesterday")
     places = [clone.root / "weights/a.bin", home / "b.bin", Path(sys.prefix) / "lib/c.bin", Path("/v1/chat")]
@@ -174,7 +174,8 @@ def test_where_the_course_takes_issues(clone: Clone) -> None:
 
 
 def test_the_code_is_what_the_task_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Methods below their class, own code that is used, given code that was changed; nothing of other tasks."""
+    """The report has methods within their class, own code that is used, and edited given code, but no code of other
+    tasks."""
     clone = Clone.create(tmp_path)
     file = clone.file("positional_encoding.py")
     text = (ROOT / "src/tiny_llm_ref/positional_encoding.py").read_text().replace("if dims < 2 or", "if dims < 1 or")
@@ -204,7 +205,7 @@ def unused():
 
 
 def test_what_is_written_can_be_read() -> None:
-    """Also code that looks like the report around it."""
+    """This holds even for code that looks like the report's own markup."""
     task = select_task("w2d2.3")
     code = {"kernels/softmax.cpp": "// task w2d2.3 begin\n```\n## Failures\n### test\n// task w2d2.3 end\n"}
     failed = Result("test_a[`-````]", task.id, "failed", message="### src/tiny_llm/basics.py\n\n```python\n1\n```")
@@ -232,7 +233,7 @@ def entry_in(output: str, folder: Path) -> Mistake:
 
 
 def test_a_report_becomes_an_entry_of_the_catalogue(clone: Clone, tmp_path: Path) -> None:
-    """Its edits make the same mistake of the reference."""
+    """The entry's edits make the same mistake in the reference."""
     change(clone, UNNAMED)
     clone.run("report")
     run = from_report(clone.root / "out/report-w1d1.1.md")
@@ -247,7 +248,7 @@ def test_a_report_becomes_an_entry_of_the_catalogue(clone: Clone, tmp_path: Path
 
 
 def test_a_report_on_a_kernel(clone: Clone, tmp_path: Path) -> None:
-    """A region is cut out and put in; what the catalogue knows is named."""
+    """A region is cut out and inserted, and a mistake that the catalogue knows is named."""
     known = "1 / sums;"
     clone.run("solution", "--day", "2.2")
     file = clone.file("kernels/softmax.cpp")

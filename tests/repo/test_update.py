@@ -1,4 +1,4 @@
-"""`tiny-llm update`: a newer course comes into a clone with work in it, with real git repositories."""
+"""`tiny-llm update`: a newer course is merged into a clone with work in it, with real git repositories."""
 
 from learner import Clone, commit, git
 from updating import clone, course, edit, newer, publish, state, work
@@ -37,7 +37,7 @@ def test_functions_are_kept_and_stubs_come_in(course, clone):
 
 
 def test_regions_of_kernels_are_kept(course, clone):
-    """What is written in one stays, and what was added around it; the rest and other regions' stubs come in."""
+    """Code in a written region stays, and so does code around it. The rest of the file and other stubs are updated."""
     name = "kernels/softmax.cpp"
     mine = clone.solved(name, "w2d2.2").replace("float largest", "float my_largest")
     clone.file(name).write_text("// my notes\n" + mine)
@@ -109,7 +109,8 @@ def test_undo_takes_it_back(course, clone):
 
 
 def test_what_the_learner_changed_in_the_course_itself_is_kept_in_a_backup(course, clone):
-    """Changed files, one that the newer course has no more, and two of the learner's that it has now, too."""
+    """They are changed files, one that the newer course has deleted, and two of the learner's that the course now has,
+    too."""
     names = ["tests/oracles.py", "tests/activations.py", "tests/test_new.py", "src/tiny_llm/new.py"]
     for name in names:
         (clone.root / name).write_text("# mine\n")
@@ -139,9 +140,9 @@ def test_a_file_with_a_syntax_error_stops_everything(course, clone):
 
 
 def test_all_that_a_learner_added_stays_and_solved_tasks_are_tried(course, clone):
-    """Comments, an import that a top-level `if` uses, an export, an edit of given code, helpers.
+    """The learner added comments, an import that a top-level `if` uses, an export, an edit of given code, and helpers.
 
-    A module that could not be imported before is no obstacle, nor is a task that failed before.
+    A module that could not be imported earlier is no obstacle, nor is a task that failed earlier.
     """
     edit(clone.file("attention.py"), work)
     clone.file("mine.py").write_text("import no_such_module\n")
@@ -173,7 +174,7 @@ def test_all_that_a_learner_added_stays_and_solved_tasks_are_tried(course, clone
 
 
 def test_lines_that_both_changed(course, clone):
-    """The course's are in the file, and it is said where the others are."""
+    """The course's lines are in the file, and a message says where the learner's lines are."""
     edit(clone.file("attention.py"), work)
     publish(
         course,
@@ -190,7 +191,7 @@ def test_lines_that_both_changed(course, clone):
 
 
 def test_an_update_that_breaks_what_works_is_not_made(course, clone):
-    """The newer tests of a solved task fail, and a module cannot be imported."""
+    """In the test, the newer tests of a solved task fail, and a module cannot be imported."""
     (clone.root / "progress.txt").write_text("w1d1.1 solved\nw1d4.1 solved\n")
     before = state(clone)
     edit(
