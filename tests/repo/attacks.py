@@ -12,16 +12,16 @@ from tiny_llm_course.tasks.toml import read_toml
 
 __all__ = ["ATTACKS", "VICTIMS", "hostile_kernel", "hostile_metal", "hostile_module", "succeeded"]
 
-Names: TypeAlias = dict[str, str | int]  # what the names in capitals mean
+Names: TypeAlias = dict[str, str | int]  # the meaning of each name in capitals
 
 _KINDS = read_toml(Path(__file__).with_name("attacks.toml"))
 ATTACKS = {
     language: {f"{kind}: {name}": body for kind, bodies in kinds.items() for name, body in bodies.items()}
     for language, kinds in _KINDS.items()
 }
-VICTIMS = ["truncate", "rename", "remove", "attribute"]  # files in OUTSIDE that attacks are about
+VICTIMS = ["truncate", "rename", "remove", "attribute"]  # files in OUTSIDE that attacks target
 VICTIMS += [f"cpp_{name}" for name in ("rename", "remove", "truncate", "rights")] + ["metal_rename", "metal_remove"]
-_BASE, _TOLD = 99, 3  # so that the number has no more than the six digits that a message shows
+_BASE, _TOLD = 99, 3  # so that the number has at most the six digits that a message shows
 
 _MODULE = """
 import builtins, importlib, os, posixpath, sys

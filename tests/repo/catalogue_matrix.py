@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[TESTS] = {}
-    naming.MAX_SECONDS = math.inf  # nobody waits here
+    naming.MAX_SECONDS = math.inf  # no learner waits here
 
 
 def pytest_runtest_call(item: pytest.Function) -> None:
@@ -86,7 +86,7 @@ class Matrix:
 
     def _are_same(self, mistake: str, other: str) -> bool:
         known = [test for test in self.tests if self._is_seen(test, mistake) and self._is_seen(test, other)]
-        ordered = [*known, *(test for test in self.tests if test not in known)]  # a difference that is known is enough
+        ordered = [*known, *(test for test in self.tests if test not in known)]  # one known difference is enough
         return all(self.seen(test, mistake)[0].equals(self.seen(test, other)[1]) for test in ordered)
 
     def _is_seen(self, test: str, mistake: str) -> bool:

@@ -60,7 +60,7 @@ def edit_weights(drop: str = "", **changes: Any) -> Change:
         weights = mx.load(str(folder / WEIGHTS))
         kept = {name: array for name, array in weights.items() if not drop or drop not in name}
         new = {name.replace("__", "."): mx.array(value) for name, value in changes.items()}
-        mx.eval(kept)  # before the file that they lie in is written anew
+        mx.eval(kept)  # before their file is overwritten
         mx.save_safetensors(str(folder / WEIGHTS), kept | new)
 
     return change

@@ -9,8 +9,8 @@ from verdicts import ALL
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    os.environ["TINY_LLM_AHEAD"] = "off"  # nothing is compiled in the background of a test
-    os.environ["TINY_LLM_CALLED"] = "./course"  # whatever runs pytest: messages name commands in this form
+    os.environ["TINY_LLM_AHEAD"] = "off"  # no test compiles in the background
+    os.environ["TINY_LLM_CALLED"] = "./course"  # messages name commands in this form, whatever runs pytest
     config.addinivalue_line("markers", "nightly(reason): too slow for every change; runs with `./course check --all`")
 
 

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "src" / "tiny_llm_ref"
 RIGHT = (REFERENCE / "layer_norm.py").read_text()
 CALL = "        x32 = x.astype(mx.float32)\n"
-FOLDER = tempfile.TemporaryDirectory(prefix="graded-here-")  # of all that is graded here: its workers are told by it
+FOLDER = tempfile.TemporaryDirectory(prefix="graded-here-")  # everything graded here; its name identifies the workers
 ENVIRONMENT = os.environ | {"COLUMNS": "120", "TMPDIR": FOLDER.name}
 
 

@@ -11,8 +11,8 @@ from tiny_llm_given.config import ModelConfig
 from tiny_llm_given.weights import expected_shapes
 from tiny_llm_models.untrained import random_weights, untrained_config, write_untrained
 
-TOLERANCE = 1e-4  # of a score, absolute, in float32
-MARGIN = 1e-2  # between the best and the second best score of each greedy step: far above any machine's rounding
+TOLERANCE = 1e-4  # the absolute error of a logit in float32
+MARGIN = 1e-2  # between the two largest logits of each greedy step: far above any machine's rounding
 GRID = [(B, L) for B in (1, 3) for L in (1, 7, 64)]
 PROMPT = [7, 19, 101, 3, 250, 64, 32, 5]
 TEXT = "Once upon a time\tthere was… むかしむかし、あるところに 🐢🇯🇵 1,234 <|im_end|>\n"

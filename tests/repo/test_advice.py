@@ -17,7 +17,7 @@ import numpy as np
 
 X = mx.ones((2, 3, 4))
 """
-CASES = {  # what a learner writes, whose `f()` fails: what is said about it
+CASES = {  # a learner's code, whose `f()` fails: the advice on the error
     "a misspelt attribute": (
         "def f(): return X.swapaxs(1, 2)",
         ("advice_misspelt", {"name": "swapaxes"}),

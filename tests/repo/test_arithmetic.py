@@ -18,7 +18,7 @@ from tiny_llm_ref.quantize import dequantize, quantize
 ERROR = {"float32": 1e-5, "bfloat16": 5e-3, "int8": 1e-2}  # relative root mean square
 
 
-device = pytest.fixture(lambda: None)  # they run on the CPU
+device = pytest.fixture(lambda: None)  # the products run on the CPU
 
 
 @pytest.fixture

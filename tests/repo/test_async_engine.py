@@ -139,7 +139,7 @@ def test_a_step_that_fails() -> None:
     async def test(engine: AsyncEngine) -> None:
         tasks = [asyncio.ensure_future(collected(engine, make_request(str(i), 100))) for i in range(2)]
         await settle(1)
-        await engine.call(lambda engine: setattr(moody, "fails", True))  # both have begun, and neither is over
+        await engine.call(lambda engine: setattr(moody, "fails", True))  # both have begun, and neither has finished
         for updates in await asyncio.gather(*tasks):
             assert updates[-1].finish_reason == "error"
             assert updates[-1].error is not None
@@ -175,7 +175,7 @@ def test_how_requests_of_a_failed_step_are_counted() -> None:
     served(test, make_engine=lambda: make_engine(moody, [metrics]))
     lines = [line.split(" ") for line in metrics.text().decode().splitlines() if "requests_total{" in line]
     reasons = {re.findall(r'"(.+)"', name)[0]: float(count) for name, count in lines}
-    assert reasons == {"stop": 0, "length": 1, "abort": 1, "error": 2}  # a counter is there before it is needed
+    assert reasons == {"stop": 0, "length": 1, "abort": 1, "error": 2}  # counters begin at 0
 
 
 def test_the_end() -> None:
@@ -309,7 +309,7 @@ def test_a_loop_that_breaks_leaves_nobody_waiting() -> None:
     asyncio.run(asyncio.wait_for(test(), 60))
 
 
-# ------------------------------------------------------------------------------------------- what a hang is told
+# ------------------------------------------------------------------------------------------- messages about hangs
 
 given_up = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # an engine's thread
 HANGS = {  # a mistake, the scene that it does not end, its arguments, and the message

@@ -19,7 +19,7 @@ device = pytest.fixture(lambda: None)  # the commands choose their own
 clone = pytest.fixture(new_clone, scope="module")
 
 
-WRITTEN = {  # up to which day of week 3, and what is said then
+WRITTEN = {  # the last solved day of week 3, and the message
     0: "error: --cache slots: this is not written yet. First: w3d1.1 (src/tiny",
     1: "note: w3d2.1 is not written yet, so each prompt is computed in one step",
     2: "note: not written yet, so requests are served with the cache slots: pages (w3d3.1), ",

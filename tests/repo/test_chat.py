@@ -102,7 +102,7 @@ def test_chat_in_a_terminal(terminal: Terminal) -> None:
     statistics = re.search(r"\n(\d+) tokens in, (\d+) out", answer)
     assert statistics
     assert int(statistics[1]) == len("Hello") + OVERHEAD
-    terminal.send("\x10\n")  # Ctrl-P, or Up: Hello again, with what was said before
+    terminal.send("\x10\n")  # Ctrl-P, or Up: Hello again, with the earlier turns
     terminal.wait_for_next("Hello.*\n.{10}")
     terminal.send("\x03")
     again = re.search(r"\n(\d+) tokens in", terminal.wait_for_next("interrupted\n> "))

@@ -23,8 +23,8 @@ from tiny_llm_ref.tuned import tune
 TOKENS = mx.array(np.random.RandomState(0).randint(0, 256, (1, 50)))
 WIDE = {"hidden_size": 192, "intermediate_size": 320, "num_attention_heads": 6, "num_key_value_heads": 2}
 MODELS = ["story", "story-qwen2", "wide"]  # of the last, H_q * D is 384 and not E
-GENEROUS = {mx.float32: 1e-4, mx.bfloat16: 0.02}  # root mean square of the error, as a part of the logits'
-TUNED = 0.03  # where a processor has fast products of 8-bit numbers only, x is rounded to these
+GENEROUS = {mx.float32: 1e-4, mx.bfloat16: 0.02}  # root mean square of the error, relative to that of the logits
+TUNED = 0.03  # if a processor has only fast products of 8-bit numbers, x is rounded to 8 bits
 
 
 device = pytest.fixture(lambda: None)  # kernels choose their own

@@ -22,7 +22,7 @@ from tiny_llm_course.pytest_runs.test_run import pytest_command
 
 HEAD = '"""RMSNorm."""\nimport mlx.core as mx\n'
 WORKER = "tiny_llm_course.grading.worker"
-VICTIM = "{victim}"  # a file outside of the submission
+VICTIM = "{victim}"  # a file outside the submission
 
 NO_WRITING, NO_READING = "Read-only file system|not permitted", "No such file|not permitted"  # on Linux, on a Mac
 

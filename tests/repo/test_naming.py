@@ -120,7 +120,7 @@ def test_a_compiler_in_another_thread_stops_no_clock():
         sys.audit("kernel.compiling", "rope.cpp")
         done.set_result(None)
 
-    leave_out_compiling(told.append)  # as long as this process lives, so it must do no harm later
+    leave_out_compiling(told.append)  # for the rest of this process, so it must do no harm later
     with time_limit(100):
         threading.Thread(target=compile_elsewhere).start()
         done.result()
@@ -164,5 +164,5 @@ ahead.compile_ahead(syllabus.select_days("2", "2")[0], "test_task_2_softmax")
     written = {file: file.stat().st_mtime_ns for file in folder.rglob("*")}
     subprocess.run(command, env=environment, check=True)
     with note.open("rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nobody holds it: no process was started
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # no process holds the lock, so none was started
     assert {file: file.stat().st_mtime_ns for file in folder.rglob("*")} == written

@@ -75,7 +75,7 @@ def printed(clone, script, *arguments, **environment):
     return run.stdout
 
 
-FAULTS = {  # task, test, edits; what is said, and at which line of code
+FAULTS = {  # task, test, edits; the message, and its line of code
     "an array's index": (
         "w2d4.3",
         "test_task_3_product",

@@ -16,7 +16,7 @@ import pytest
 from tiny_llm_course.serve import connections
 from tiny_llm_course.serve.connections import MOST, OTHER_FILES, PAUSE, Rarely, Runner, most_connections
 
-LONG = b"x" * (16 << 20)  # more than is sent while nobody reads
+LONG = b"x" * (16 << 20)  # more than the server can send while the client does not read
 HEAD = b"POST /%b HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n"
 MOST_HERE = 5
 PATIENCE = 60  # seconds
@@ -29,7 +29,7 @@ class App:
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
-        self.begun = asyncio.Semaphore(0)  # how many have asked for /wait
+        self.begun = asyncio.Semaphore(0)  # how many clients have asked for /wait
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         while (await receive()).get("more_body"):

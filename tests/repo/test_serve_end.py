@@ -19,7 +19,7 @@ from tiny_llm_course.ui.language import LANGUAGES, Messages
 
 SERVE = ["serve", "--port", "0", "--impl", "ref"]
 COMMAND = [sys.executable, "-m", "tiny_llm_course", *SERVE]
-PATIENCE = 600  # seconds: requests end by themselves on any machine
+PATIENCE = 600  # seconds: by then, requests have ended by themselves on any machine
 PATIENT = """
 import sys, threading
 from tiny_llm_course import __main__ as command; from tiny_llm_course.serve import serving_end as end

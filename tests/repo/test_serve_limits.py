@@ -35,7 +35,7 @@ from tiny_llm_ref.serving.server import Limits, ServedModel, Server
 COMPLETION = {"model": "story", "prompt": "Once"}
 CHAT = {"model": "story", "messages": [{"role": "user", "content": "Hi"}]}
 SAID = [{"role": "user", "content": "Tell me a story."}]
-PATIENCE = 60  # seconds after which what has not happened fails a test
+PATIENCE = 60  # seconds after which a missing event fails a test
 
 
 @pytest.fixture(scope="module")

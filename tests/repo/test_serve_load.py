@@ -31,13 +31,13 @@ from tiny_llm_ref.serving.sampling_params import SamplingParams
 
 FAST = ("--bits", 4, "--layers", "kernels", "--threads", 1)  # in float32, in a tenth of the plain layers' time
 CLIENTS, REQUESTS, ROUNDS = 64, 170, 3  # at the same time, in a round
-PAGES = 32  # a third of what may run at the same time has room
+PAGES = 32  # enough for a third of the requests that may run at the same time
 MAX_RUNNING, MAX_WAITING = 16, 112  # twice the clients: the server may not know yet who has gone
-CROWD = {"prompt": [[300 + i] for i in range(8)], "n": 16}  # as many as may run and wait
+CROWD = {"prompt": [[300 + i] for i in range(8)], "n": 16}  # the largest number of requests that may run and wait
 CROWDS = 8  # in a round
 JSON = {"Content-Type": "application/json"}
 MARGIN = 6 << 10  # KiB
-PATIENCE = 120  # seconds after which what has not happened fails a test
+PATIENCE = 120  # seconds after which a missing event fails a test
 FREE, KEPT = -2, -1  # pages, as /live shows them
 
 

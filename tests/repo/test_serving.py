@@ -40,7 +40,7 @@ from tiny_llm_ref.serving.request import Request, SamplingParams, Status, TextSt
 from tiny_llm_ref.serving.scheduler import PreemptNewest, Scheduler, TokenBudget
 from tiny_llm_ref.tuned import tune
 
-CAPACITY = 24  # positions of a slot, or of as few pages as can serve anybody
+CAPACITY = 24  # positions of a slot, or of the fewest pages that can serve a request
 MAX_RUNNING = 3
 ENOUGH = MAX_RUNNING * 11  # pages of four for all that run: no request below gets longer than 44
 

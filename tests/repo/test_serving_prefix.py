@@ -97,7 +97,7 @@ class Operations:
         best = max((common(text_of(node), request.tokens[:-1]) for node in self.tree.root), default=0)
         size, known = self.pool.page_size, {text_of(node): node.page for node in self.tree.root}
         whole = [known[tuple(request.tokens[:end])] for end in range(size, best + 1, size)]
-        unused = sum(self.pool.holders(page) == 1 for page in whole)  # which nobody can have any more
+        unused = sum(self.pool.holders(page) == 1 for page in whole)  # no request can find these pages any more
         needed = self.pool.pages_for(len(request.tokens)) - len(whole)
         has_room = needed <= self.pool.num_free + self.tree.num_evictable - unused
         assert self.cache.open(request) == has_room

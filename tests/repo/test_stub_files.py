@@ -111,7 +111,7 @@ def test_a_file_moved_away_comes_back_fresh(course):
 def test_work_that_no_manifest_knows_is_safe(course):
     course.write()
     course.manifest.unlink()
-    course.write()  # what equals the stub is nobody's work
+    course.write()  # a file that equals its stub contains no work
     course.manifest.unlink()
     (course.out / "basics.py").write_text("mine\n")
     with pytest.raises(StubError, match=r"basics\.py"):

@@ -20,7 +20,7 @@ THINKING, ANSWER = "Two and\ntwo: 数", "It is four."
 _THOUGHT = ["<think>", "\nTwo", " and", "\ntwo", ": ", "数", " \n", "</think>"]  # 数 is three tokens
 _ANSWER = ["\n\n", "It", " is", " four.", TURN_END]
 COUNT = len(_THOUGHT) + 2 + 1  # tokens of the thinking, with the empty line after it
-_TEXT = ["\n", *_THOUGHT, *_ANSWER]  # in which each token follows the one before
+_TEXT = ["\n", *_THOUGHT, *_ANSWER]  # each token follows the previous token
 
 _TURNS = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n"

@@ -43,7 +43,7 @@ class Outcome:
     """The outcome of a test, or of its setup or teardown if that failed."""
 
     test: str  # pytest's node id
-    tasks: tuple[str, ...]  # of its marks
+    tasks: tuple[str, ...]  # the tasks of its marks
     outcome: str  # passed, failed or skipped
     error: str = ""  # the exception's type
     message: str = ""

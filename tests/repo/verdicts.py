@@ -57,7 +57,7 @@ CHECKS = {  # by name, the files that a check depends on, together with all modu
     ],
     "train": [
         "tests/train/*.py",
-        "src/tiny_llm_models/training/__main__.py",  # which they run as a program
+        "src/tiny_llm_models/training/__main__.py",  # the checks run it as a program
         "src/tiny_llm_models/**/*.toml",
         "src/tiny_llm_models/**/*.txt",
         "src/tiny_llm_models/*/*.json",
@@ -147,7 +147,7 @@ def compute(day: Day, task: TaskId | None = None) -> Computed:
     out = ROOT / "build" / "verdicts" / f"{task or f'w{day.week}d{day.number}'}"
     out.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "pytest", "-q", "--impl=tiny_llm_ref", "-p", "no:cacheprovider"]
-    command += ["--time-limit=3000"]  # of all runs of a test
+    command += ["--time-limit=3000"]  # for all runs of a test together
     command += ["-p", "input_log", f"--inputs={out / 'inputs.json'}"]
     command += ["-p", "catalogue_matrix", f"--matrix={out / 'mistakes.json'}"]
     command += ["-p", "variant_matrix", f"--variants={variants_file(day)}", f"--failures={out / 'variants.json'}"]
@@ -163,7 +163,7 @@ def compute(day: Day, task: TaskId | None = None) -> Computed:
         timeout=3600,
     )
     if run.returncode:
-        raise AssertionError(run.stdout[-4000:] + run.stderr[:4000])  # a crash says first what it was
+        raise AssertionError(run.stdout[-4000:] + run.stderr[:4000])  # a crash's first lines say what happened
     tables, failures, inputs = (
         json.loads((out / f"{name}.json").read_text(encoding="utf-8")) for name in ("mistakes", "variants", "inputs")
     )
