@@ -127,8 +127,8 @@ def _declared(text: str) -> _Pointer | None:
 def _variables(tokens: Sequence[Token], i: int, scope: str) -> _Known:
     """Return the address space of each variable, other than pointers, that a declaration at i declares, keyed by name.
 
-    An array has its address space. Any other variable has "", and is returned because it hides an outer variable of
-    the same name. If the declaration has an error, the message has the key "".
+    An array has the address space of its declaration. Any other variable has "", and is returned because it hides an
+    outer variable of the same name. If the declaration has an error, the message has the key "".
     """
     before = tokens[i - 1].text if i else ";"
     if scope not in (KERNEL, FUNCTION, FILE) or before not in (";", "{", "}", "(", ")"):

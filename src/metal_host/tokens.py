@@ -29,7 +29,7 @@ def tokenize(source: str) -> tuple[Token, ...]:
 
 
 def after_space(tokens: Sequence[Token], i: int) -> int:
-    """Return the index of the first non-space token from i onwards; the number of tokens if there is none."""
+    """Return the index of the first token from i on that is not space; the number of tokens if there is none."""
     while i < len(tokens) and tokens[i].kind == "space":
         i += 1
     return i

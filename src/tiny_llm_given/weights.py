@@ -156,7 +156,7 @@ def _quantized_layers(weights: Weights) -> list[str]:
 
 
 def _dequantize(weights: Weights, layer: str, group_size: int, bits: int) -> mx.array:
-    """Take a layer's three arrays out of the weights. Return the dense weight that they encode."""
+    """Take a layer's three arrays out of the weights. Return the dense weight that these arrays encode."""
     names = [f"{layer}.{part}" for part in ("weight", "scales", "biases")]
     if missing := [name for name in names if name not in weights]:
         raise ValueError(f"quantised layer: expected {', '.join(names)}, got no {', no '.join(missing)}")

@@ -304,7 +304,7 @@ def mode() -> str:
 
 
 def _thread_count() -> int:
-    """Return the environment variable TINY_LLM_THREADS; if it is not set, how many processors this process may use."""
+    """Return the number in TINY_LLM_THREADS or, without it, the number of processors that this process may use."""
     text = os.environ.get("TINY_LLM_THREADS")
     if text is None:
         count = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

@@ -195,7 +195,7 @@ def additive_mask(keep: mx.array, hidden: float = -math.inf, dtype: mx.Dtype = m
 def dropout(x: mx.array, rate: float, training: bool = False) -> mx.array:
     """In training, set each number to 0 with probability `rate`, and divide the other numbers by 1 - rate.
 
-    At inference, return x as it is.
+    At inference, return x unchanged.
     Shapes: x: any -> the same. The dtype is kept.
     rate: a probability, from 0 to less than 1. Each number is set to 0 or kept independently of the others.
     Source: Srivastava et al. 2014, "Dropout", JMLR 15. The paper scales at inference instead, frameworks in training.

@@ -14,7 +14,7 @@ __all__ = ["ChatPrompt", "encode_chat"]
 
 @dataclass(frozen=True)
 class ChatPrompt:
-    """Messages in the checkpoint's chat template, up to the beginning of the answer.
+    """A conversation, filled into the checkpoint's chat template up to the beginning of the answer.
 
     Message content such as "<|im_end|>" would become the token that ends a message, so the author of the message could
     speak as the system. Therefore the names of control tokens in contents are replaced with marks while the template is

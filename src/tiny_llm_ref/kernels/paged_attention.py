@@ -74,7 +74,7 @@ def paged_attention_metal(
 ) -> mx.array:
     """Compute the same result as `paged_attention` on a GPU, or in metal_host if there is none.
 
-    Each row is computed by itself: each simdgroup takes a part of the keys that the row sees, and a second pass joins
+    Each row is handled by itself: each simdgroup takes a part of the keys that the row sees, and a second pass joins
     the results of these parts. For heads of more than 256 numbers, MLX's own operations run instead.
     """
     run = metal(_METAL, "attend_part", _INPUTS, _FOUND, "w3d4.3")

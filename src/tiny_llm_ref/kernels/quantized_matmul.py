@@ -21,8 +21,8 @@ _TILE, _THREADS = 32, 128  # in Metal, per threadgroup: rows of x and of W, and 
 
 
 def tile_shape() -> tuple[int, int]:
-    """Return M_TILE and N_TILE, the numbers of rows of x and of W in a tile. Both depend on the number of the
-    processor's registers."""
+    """Return M_TILE and N_TILE, the numbers of rows of x and of W in a tile. Both numbers depend on how many registers
+    the processor has."""
     run = kernel(_CPP, "tile_shape", "w2d6.1")
     if run is None:
         return 8, 32

@@ -74,7 +74,7 @@ class PagedKVCacheLayer:
         self.values[pages, :, places] = value[:, :, 0]
 
     def gather(self, table: list[int], length: int) -> tuple[mx.array, mx.array]:
-        """Return copies of the keys and values of a request's first `length` positions, in order, from its pages.
+        """Return copies of a request's first `length` keys and values, in the order of positions, from its pages.
 
         table: the request's pages, in the order of its positions; there may be more pages than `length` needs.
         Shapes: -> keys and values: 1 x H_kv x length x D.

@@ -29,8 +29,8 @@ class PrefixCache(Prefixes):
         the whole pages that `match` finds. If `match` also finds a page that matches in part, copy that page to the
         first page after the shared pages (copy-on-write). `cache.reserve` reserves all pages but the shared ones, and
         `cache.copy_page` copies a page. To make room, `reserve` may evict the page that you are about to copy, or even
-        give this page to the request itself. Neither matters, because nothing is written to the page until the next
-        step. num_computed_tokens becomes the number of positions that `match` found.
+        give this page to the request itself. Neither case matters, because nothing is written to the page until the
+        next step. num_computed_tokens becomes the number of positions that `match` found.
 
         Task: w3d5.4
         """
