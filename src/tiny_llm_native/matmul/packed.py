@@ -14,7 +14,7 @@ ROWS, GROUP, LINES = 16, 64, 8
 
 
 def can_pack(packed: mx.array, scales: mx.array, group_size: int, bits: int) -> bool:
-    """Tell whether `pack` takes a weight: 4 bits, groups of 64, bfloat16 scales, a number of rows divisible by 16."""
+    """Tell whether `pack` takes a matrix: 4-bit weights in groups of 64, bfloat16 scales, and a multiple of 16 rows."""
     return bits == 4 and group_size == GROUP and packed.shape[0] % ROWS == 0 and scales.dtype == mx.bfloat16
 
 
