@@ -23,6 +23,7 @@ from tiny_llm_models.hf_format import END
 from tiny_llm_models.storyteller import LANGUAGES, lexicon, tell
 from tiny_llm_models.storyteller.reading import read
 from tiny_llm_models.training import freedom
+from tiny_llm_models.training.__main__ import OWN_STORIES_STAGES
 from tiny_llm_models.training.answers import answers
 from tiny_llm_models.training.checkpoint import write_checkpoint, write_defaults
 from tiny_llm_models.training.corpus import shards
@@ -76,7 +77,8 @@ def checkpoint(work: Path) -> Path:
 
 def new_trainer(work: Path, folder: Path, name: str = "story", **more: Path) -> Trainer:
     """The training before the model tells its own stories."""
-    parts = [Part(stage, [shards(work, SMOKE_STAGES, number)]) for number, stage in enumerate(SMOKE_STAGES[:2])]
+    stages = SMOKE_STAGES[:-OWN_STORIES_STAGES]
+    parts = [Part(stage, [shards(work, SMOKE_STAGES, number)]) for number, stage in enumerate(stages)]
     return Trainer(SMOKE[name], parts, folder, **more)
 
 

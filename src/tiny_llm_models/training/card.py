@@ -81,12 +81,11 @@ _ROUNDED = (
     "rounded.",
     "なお、このフォルダーの重みでは、最初の 3 段階を時間で区切ったため、その文書の件数は概数です。",
 )
-_SHORT = (" These weights did not have the last stage.", "また、最後の段階は省いています。")
-_HISTORY = {
-    "story": _ROUNDED,
-    "story-draft": (_ROUNDED[0] + _SHORT[0], _ROUNDED[1] + _SHORT[1]),
-    "story-qwen2": (_ROUNDED[0] + _SHORT[0], _ROUNDED[1] + _SHORT[1]),
-}
+_SHORT = (
+    _ROUNDED[0] + " These weights did not have the last stage.",
+    _ROUNDED[1] + "また、最後の段階は省いています。",
+)
+_HISTORY = {"story": _ROUNDED, "story-draft": _SHORT, "story-qwen2": _SHORT}
 
 _Labels = dict[str, tuple[str, str]]
 
