@@ -16,7 +16,7 @@ import platform
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import mlx.core as mx
 import numpy as np
@@ -39,6 +39,7 @@ SETTINGS = [(None, None, None), *((bits, size, None) for bits in (8, 4, 2) for s
 SETTINGS += [(2, 64, part) for part in PARTS]
 FINE = (8, 64)  # bits and group size of the other parts
 STORIES, QUESTIONS = 100, 200  # in each language
+Texts: TypeAlias = dict[str, tuple[list[list[int]], list[evaluation.Exam]]]  # stories as tokens, and questions
 
 
 class Product:
@@ -61,9 +62,10 @@ def main() -> None:
     stories, questions = (2, 3) if options.smoke else (STORIES, QUESTIONS)
     report = heading(options.model, stories, questions)
     rows = [] if options.smoke else rows_so_far(report)
+    texts = texts_of(tokenizer_of(options.model), stories, questions)
     for setting in SETTINGS[:: 6 if options.smoke else 1]:
         if not any((row["bits"], row["group_size"], row["only"]) == setting for row in rows):
-            rows.append(measure(options.model, *setting, stories, questions))
+            rows.append(measure(options.model, *setting, texts))
             print(json.dumps(rows[-1]), flush=True)
         if not options.smoke:
             RESULTS.write_text(json.dumps(report | {"rows": rows}, indent=1) + "\n", encoding="utf-8")
@@ -93,13 +95,25 @@ def rows_so_far(report: dict[str, Any]) -> list[dict[str, Any]]:
     return rows if stored == report else []
 
 
-def measure(
-    name: str, bits: int | None, size: int | None, only: str | None, stories: int, questions: int
-) -> dict[str, Any]:
+def tokenizer_of(name: str) -> Tokenizer:
+    return Tokenizer.from_file(str(bundled(name) / "tokenizer.json"))
+
+
+def texts_of(tokenizer: Tokenizer, stories: int, questions: int) -> Texts:
+    """Return the texts on which every row is measured."""
+    return {
+        language: (
+            [tokenizer.encode(story).ids for story in evaluation.held_out_stories(language, stories)],
+            evaluation.exams(tokenizer, language, "short", questions),
+        )
+        for language in LANGUAGES
+    }
+
+
+def measure(name: str, bits: int | None, size: int | None, only: str | None, texts: Texts) -> dict[str, Any]:
     """Return one row. only: the part of the model that has these bits and this group size. None: the whole model."""
-    path = bundled(name)
-    config, tokenizer = ModelConfig.from_pretrained(path), Tokenizer.from_file(str(path / "tokenizer.json"))
-    stored = load_weights(path, config)
+    config = ModelConfig.from_pretrained(bundled(name))
+    stored = load_weights(bundled(name), config)
     matrices = {key for key, weight in stored.items() if weight.ndim == 2}
     weights, count = {}, 0
     for key in matrices:
@@ -114,17 +128,15 @@ def measure(
         "bits_per_weight": round(8 * count / sum(stored[key].size for key in matrices), 4),
         "bytes": count + sum(stored[key].nbytes for key in stored.keys() - matrices),
     }
-    return row | judged(with_numpy(model), tokenizer, stories, questions)
+    return row | judged(with_numpy(model), tokenizer_of(name), texts)
 
 
-def judged(model: CausalLM, tokenizer: Tokenizer, stories: int, questions: int) -> dict[str, dict[str, float]]:
+def judged(model: CausalLM, tokenizer: Tokenizer, texts: Texts) -> dict[str, dict[str, float]]:
     """Return the perplexity and the share of right answers, keyed by language."""
     figures: dict[str, dict[str, float]] = {"perplexity": {}, "right": {}}
-    for language in LANGUAGES:
-        texts = [tokenizer.encode(story).ids for story in evaluation.held_out_stories(language, stories)]
-        figures["perplexity"][language] = round(evaluation.perplexity(model, texts), 4)
-        made = evaluation.exams(tokenizer, language, "short", questions)
-        right = evaluation.exact_matches(model, tokenizer, made)
+    for language, (stories, exams) in texts.items():
+        figures["perplexity"][language] = round(evaluation.perplexity(model, stories), 4)
+        right = evaluation.exact_matches(model, tokenizer, exams)
         figures["right"][language] = round(sum(right) / len(right), 4)
     return figures
 
