@@ -29,13 +29,13 @@ class Machine:
     bandwidth: float
 
     def seconds(self, cost: Cost) -> float:
-        """Return the shortest time for a pass, in seconds. Arithmetic and memory traffic overlap, so the slower of the
-        two counts."""
+        """Return the shortest time for a pass, in seconds. Arithmetic and memory traffic overlap, so the pass takes as
+        long as the slower of the two."""
         return max(cost.operations / self.peak, cost.bytes / self.bandwidth)
 
     @property
     def ridge(self) -> float:
-        """Return the intensity at which arithmetic takes as long as memory traffic; below it, memory is slower."""
+        """Return the intensity below which memory traffic takes longer than arithmetic."""
         return self.peak / self.bandwidth
 
 

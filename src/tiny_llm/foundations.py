@@ -194,7 +194,7 @@ def look_ahead_mask(L: int) -> mx.array:
 
 
 def additive_mask(keep: mx.array, hidden: float = -math.inf, dtype: mx.Dtype = mx.float32) -> mx.array:
-    """Turn a mask of 1 and 0 into a mask to add to scores: 0 where `keep` is 1, and `hidden` where it is 0.
+    """Turn a mask of 1 and 0 into a mask to add to scores: 0 where `keep` is 1, and `hidden` where `keep` is 0.
 
     Shapes: keep: any -> the same. The result has the dtype `dtype`.
     hidden: -inf, or a large negative number such as -1e9. With -1e9, a query that sees no key at all gets an average
@@ -212,7 +212,7 @@ def additive_mask(keep: mx.array, hidden: float = -math.inf, dtype: mx.Dtype = m
 def dropout(x: mx.array, rate: float, training: bool = False) -> mx.array:
     """In training, set each number to 0 with probability `rate`, and divide the other numbers by 1 - rate.
 
-    At inference, return x as it is.
+    At inference, return x unchanged.
     Shapes: x: any -> the same. The dtype is kept.
     rate: a probability, from 0 to less than 1. Each number is set to 0 or kept independently of the others.
     Source: Srivastava et al. 2014, "Dropout", JMLR 15. The paper scales at inference instead, frameworks in training.

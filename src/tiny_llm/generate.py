@@ -162,8 +162,8 @@ class StreamingDetokenizer:
 class StopStrings:
     """A filter that cuts a text, which comes in pieces, before the first stop string in it.
 
-    The first stop string is the one that is complete first; of several that end at the same character, the one that
-    begins first. Text that may be a prefix of a stop string is held back until later text shows whether it is.
+    The first stop string is the one that is complete first; if several end at the same character, it is the one that
+    begins first. Text that may begin a stop string is held back until later text completes or excludes this string.
     The results of `add` and `finish`, joined, are the text before the first stop string, or the whole text if there is
     none. `found` says whether a stop string was found.
 
@@ -191,7 +191,7 @@ class StopStrings:
         )
 
     def finish(self) -> str:
-        """Return the text that was held back: no more text comes, so it can no longer become a stop string."""
+        """Return the text that was held back. No more text comes, so the held-back text is no stop string."""
         raise NotImplementedError(
             "Week 1 Day 6 Task 3: StopStrings.finish is yours to write. "
             "Chapter: Generating text. "

@@ -27,7 +27,7 @@ _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.jinja"]
 
 
 def load(name_or_path: str | Path, dtype: mx.Dtype | None = None) -> tuple[CausalLM, Any]:
-    """Return a model and its tokenizer: mlx-lm's, with `encode`, `decode` and `apply_chat_template`.
+    """Return a model and mlx-lm's tokenizer for it, which has `encode`, `decode` and `apply_chat_template`.
 
     name_or_path: the name of a bundled model, a checkpoint directory, or a name on the Hub.
     dtype: the dtype of the weights; None keeps the checkpoint's dtype.

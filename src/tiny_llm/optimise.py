@@ -64,8 +64,8 @@ def _replace_products(model: Any, kernels: Collection[str]) -> None:
 
 
 class KernelLinear:
-    """A quantised layer that runs one kernel for few rows of x and another for many. If `kernels` does not include the
-    kernel that is needed, the plain layer runs instead."""
+    """A quantised layer that runs one kernel for few rows of x and another kernel for many rows. If `kernels` does not
+    include the kernel that is needed, the plain layer runs instead."""
 
     def __init__(self, layer: QuantizedLinear | QuantizedEmbedding, kernels: Collection[str] = KERNELS):
         self.weight = layer.packed, layer.scales, layer.biases, layer.group_size, layer.bits

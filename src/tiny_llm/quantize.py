@@ -92,7 +92,7 @@ class QuantizedLinear:
 
 
 class QuantizedEmbedding:
-    """A table of packed vectors, used at both ends of a model like `Embedding`.
+    """A table of packed vectors, which a model uses at both of its ends, like `Embedding`.
 
     Shapes: packed: V x (E * bits / 32), scales and biases: V x (E / group_size).
     """

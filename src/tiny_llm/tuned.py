@@ -28,8 +28,8 @@ def tune(model: CausalLM) -> None:
     activations. Then a product has a relative error of 0.6 % (root mean square).
 
     Raises:
-        ValueError: a layer is not quantised to 4 bits in groups of 64 with bfloat16 scales, or its number of rows is
-            not a multiple of 16.
+        ValueError: a layer is not quantised to 4 bits per weight in groups of 64 weights with bfloat16 scales, or its
+            number of rows is not a multiple of 16.
     """
     parts: Any = model  # the new layers have other types, but the same interface
     blocks = [TunedBlock(block, model.config) for block in parts.layers]

@@ -17,8 +17,8 @@ _FEW = 32  # queries: for more than 32, blocks of queries are faster
 _BLOCK_TASK, _PART_TASK = "w2d7.4", "w2d7.5"  # in Metal, like the constants after this line
 _FEW_IN_METAL = 8
 _LARGEST = 256  # numbers in a head: blocks of a head have to fit into threadgroup memory
-_QUERIES, _THREADS = 32, 128  # queries of a block, threads of the threadgroup that computes it
-_PART, _ROWS = 64, 8  # keys of a part, queries of a threadgroup
+_QUERIES, _THREADS = 32, 128  # queries per block, threads per threadgroup
+_PART, _ROWS = 64, 8  # keys per part, queries per threadgroup
 _INPUTS, _FOUND = ("query", "key", "value", "scale", "causal"), ("maxima", "totals", "sums")
 
 
@@ -62,10 +62,10 @@ def flash_attention(
 ) -> mx.array:
     """Compute grouped attention with a kernel, with the same result as `attention_online`.
 
-    Many queries are computed in blocks; for a few queries, as in decoding, threads share the keys.
-    The kernel reads keys and values in place: it copies nothing of a view into a longer cache, and reads nothing past
-    the last key. If the mask is an array, which generation never passes, MLX's own operations run instead. If the
-    default device is a GPU and `flash_attention_metal` is written, that op runs instead.
+    The kernel handles many queries in blocks; for a few queries, as in decoding, threads divide the keys among them.
+    The kernel reads keys and values in place: it does not copy a view into a longer cache, and reads nothing past the
+    last key. If the mask is an array, which generation never passes, MLX's own operations run instead. If the default
+    device is a GPU and `flash_attention_metal` is written, that op runs instead.
     Source: Dao et al. 2022, "FlashAttention", arXiv:2205.14135; Dao et al. 2023, "Flash-Decoding for long-context
     inference".
 
@@ -90,11 +90,11 @@ def flash_attention_metal(
     scale: float | None = None,
     mask: mx.array | str | None = None,
 ) -> mx.array:
-    """Compute the same as `flash_attention` on a GPU, or in metal_host if there is none.
+    """Compute the same result as `flash_attention` on a GPU, or in metal_host if there is none.
 
     For up to 8 queries, each simdgroup takes a part of the keys, and a second pass joins the results of these parts.
-    More queries are computed in blocks. The kernel copies nothing of a view into a longer cache, nor of any other view
-    in which N.. and heads are spaced like a single axis. For heads of more than 256 numbers, MLX's own operations run.
+    More queries are handled in blocks. The kernel copies no view into a longer cache, and no other view in which N..
+    and heads are spaced like a single axis. For heads of more than 256 numbers, MLX's own operations run instead.
     """
     _check_inputs(query, key, value, mask)
     few = query.shape[-2] <= _FEW_IN_METAL

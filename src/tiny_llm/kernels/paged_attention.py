@@ -14,7 +14,7 @@ __all__ = ["paged_attention", "paged_attention_metal", "store_pages"]
 
 _HERE = Path(__file__).parent
 _CPP, _METAL, _JOIN = _HERE / "paged_attention.cpp", _HERE / "paged_attention.metal", _HERE / "attention.metal"
-_FEW = 32  # rows of a request: more rows than these are computed in blocks
+_FEW = 32  # rows of a request: if a request has more rows, the kernel handles them in blocks
 _LARGEST = 256  # numbers in a head, in Metal
 _PART = 64  # keys per simdgroup
 _ROWS = 8  # simdgroups per threadgroup
@@ -33,7 +33,7 @@ def paged_attention(
     """Compute causal attention of all rows of a step in one operation; each row attends to its own request.
 
     The kernel reads keys and values in their pages, and copies nothing. A step may mix prompts and single tokens. The
-    many rows of a prompt are computed in blocks; if a request has few rows, threads share its keys.
+    kernel handles the many rows of a prompt in blocks; if a request has few rows, threads divide its keys.
     Shapes: query: T x H_q x D, keys and values: P x H_kv x page_size x D, tables: R x W, spans: R x 3 -> T x H_q x D.
     Query head h reads key/value head h // (H_q / H_kv). query, keys, values and the result have the same float dtype;
     the arithmetic is float32. tables and spans are int32.
@@ -72,9 +72,9 @@ def paged_attention_metal(
     spans: mx.array,
     scale: float | None = None,
 ) -> mx.array:
-    """Compute the same as `paged_attention` on a GPU, or in metal_host if there is none.
+    """Compute the same result as `paged_attention` on a GPU, or in metal_host if there is none.
 
-    Each row is computed by itself: each simdgroup takes a part of the keys that the row sees, and a second pass joins
+    Each row is handled by itself: each simdgroup takes a part of the keys that the row sees, and a second pass joins
     the results of these parts. For heads of more than 256 numbers, MLX's own operations run instead.
     """
     run = metal(_METAL, "attend_part", _INPUTS, _FOUND, "w3d4.3")
@@ -103,8 +103,8 @@ def store_pages(
     """Return `keys` and `values` with row t's key and value written to place places[t] of page pages[t].
 
     Assign the results to the variables that held `keys` and `values`: if nothing else refers to these arrays, the
-    results take over their memory, and only the places of the rows are written. No two rows may have the same page and
-    place.
+    results take over the arrays' memory, and only the places of the rows are written. No two rows may have the same
+    page and place.
     Shapes: keys and values: P x H_kv x page_size x D, key and value: T x H_kv x D, pages and places: T, int32. All
     other arrays have the same float dtype.
 
@@ -162,7 +162,7 @@ def _check_places(query: mx.array, keys: mx.array, tables: mx.array, spans: mx.a
 
 def _check_tables(tables: np.ndarray, num_pages: int, needed: list[int]) -> None:
     if not (tables.view(np.uint32) >= num_pages).any():
-        return  # all entries are pages, even those that are ignored
+        return  # every entry is an existing page, even the ignored entries
     for table, count in zip(tables, needed, strict=True):
         for page in table[:count].tolist():
             if not 0 <= page < num_pages:

@@ -21,8 +21,8 @@ _TILE, _THREADS = 32, 128  # in Metal, per threadgroup: rows of x and of W, and 
 
 
 def tile_shape() -> tuple[int, int]:
-    """Return M_TILE and N_TILE, the numbers of rows of x and of W in a tile. Both depend on the number of the
-    processor's registers."""
+    """Return M_TILE and N_TILE, the numbers of rows of x and of W in a tile. Both numbers depend on how many registers
+    the processor has."""
     run = kernel(_CPP, "tile_shape", "w2d6.1")
     if run is None:
         return 8, 32
@@ -36,7 +36,7 @@ def matmul_tile(x: mx.array, w: mx.array) -> mx.array:
     Shapes: x: K x M_TILE, w: K x N_TILE -> M_TILE x N_TILE, all float32.
 
     Raises:
-        ValueError: a shape or dtype is not as above.
+        ValueError: a shape or dtype is wrong.
     """
     _check_tile(x, w)
     run = kernel(_CPP, "matmul_tile", "w2d6.1")
@@ -54,7 +54,7 @@ def quantized_matmul(
     The result has the dtype of x; the arithmetic is float32. scales and biases share a dtype, which x need not have.
 
     Raises:
-        ValueError: a shape or dtype is not as above, or `quantize` does not take these bits or this group_size.
+        ValueError: a shape or dtype is wrong, or `quantize` does not take these bits or this group_size.
     """
     if uses_metal(_METAL, _METAL_TASK):
         return quantized_matmul_metal(x, packed, scales, biases, group_size, bits)
@@ -72,8 +72,8 @@ def quantized_matmul(
 def quantized_matmul_metal(
     x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int = 64, bits: int = 4
 ) -> mx.array:
-    """Compute the same as `quantized_matmul` on a GPU, or in metal_host if there is none. A threadgroup computes a tile
-    of the result.
+    """Compute the same result as `quantized_matmul` on a GPU, or in metal_host if there is none. A threadgroup computes
+    a tile of the result.
     """
     tile = (_TILE, _TILE)
     return product_metal(_METAL, _METAL_TASK, x, packed, scales, biases, group_size, bits, tile, _THREADS)

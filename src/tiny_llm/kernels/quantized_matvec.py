@@ -28,13 +28,13 @@ _ROWS, _SIMDGROUPS = 4, 2  # rows of W per simdgroup, simdgroups per threadgroup
 def quantized_matvec_scalar(
     x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int = 64, bits: int = 4
 ) -> mx.array:
-    """Return x W^T, with W packed by `quantize`: one weight at a time, on one thread.
+    """Compute x W^T, with W packed by `quantize`, one weight at a time, on one thread.
 
     Shapes: x: N.. x I, packed: O x (I * bits / 32) uint32, scales and biases: O x (I / group_size) -> N.. x O.
     The result has the dtype of x; the arithmetic is float32. scales and biases share a dtype, which x need not have.
 
     Raises:
-        ValueError: a shape or dtype is not as above, or `quantize` does not take these bits or this group_size.
+        ValueError: a shape or dtype is wrong, or `quantize` does not take these bits or this group_size.
     """
     return _run(x, packed, scales, biases, group_size, bits, "quantized_matvec_scalar", "w2d4.1")
 
@@ -42,14 +42,14 @@ def quantized_matvec_scalar(
 def quantized_matvec_vector(
     x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int = 64, bits: int = 4
 ) -> mx.array:
-    """Compute the same as `quantized_matvec_scalar`, several weights at a time, on one thread."""
+    """Compute the same result as `quantized_matvec_scalar`, several weights at a time, on one thread."""
     return _run(x, packed, scales, biases, group_size, bits, "quantized_matvec_vector", "w2d4.2")
 
 
 def quantized_matvec(
     x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int = 64, bits: int = 4
 ) -> mx.array:
-    """Compute the same as `quantized_matvec_scalar`, several weights at a time, on threads that share the rows of W.
+    """Compute the result of `quantized_matvec_scalar`, several weights at a time, on threads that share the rows of W.
 
     The kernel reads nothing past the last row of W. This op is made for few rows of x, and computes each row by itself.
     `quantized_matmul` is faster from about eight rows onwards.
@@ -63,8 +63,8 @@ def quantized_matvec(
 def quantized_matvec_metal(
     x: mx.array, packed: mx.array, scales: mx.array, biases: mx.array, group_size: int = 64, bits: int = 4
 ) -> mx.array:
-    """Compute the same as `quantized_matvec_scalar` on a GPU, or in metal_host if there is none. A simdgroup multiplies
-    a few rows of W by a row of x.
+    """Compute the same result as `quantized_matvec_scalar` on a GPU, or in metal_host if there is none. A simdgroup
+    multiplies a few rows of W by a row of x.
     """
     tile = (1, _ROWS * _SIMDGROUPS)
     return product_metal(_METAL, _METAL_TASK, x, packed, scales, biases, group_size, bits, tile, 32 * _SIMDGROUPS)

@@ -41,7 +41,7 @@ def add_rms_norm(x: mx.array, residual: mx.array, weight: mx.array, eps: float) 
     If the default device is a GPU and `add_rms_norm_metal` is written, that op runs instead.
 
     Raises:
-        ValueError: x and residual differ in shape or dtype, or as in `rms_norm`.
+        ValueError: x and residual differ in shape or dtype, or `rms_norm` does not take x and weight.
     """
     if uses_metal(_METAL, _METAL_TASK):
         return add_rms_norm_metal(x, residual, weight, eps)
@@ -55,14 +55,14 @@ def add_rms_norm(x: mx.array, residual: mx.array, weight: mx.array, eps: float) 
 
 
 def rms_norm_metal(x: mx.array, weight: mx.array, eps: float) -> mx.array:
-    """Compute the same as `rms_norm` on a GPU, or in metal_host if there is none. A threadgroup computes one row."""
+    """Compute `rms_norm` on a GPU, or in metal_host if there is none. A threadgroup computes one row of the result."""
     _check_weight(x, weight)
     return _run_metal("rms_norm", {"x": x}, weight, eps, ["out"])[0]
 
 
 def add_rms_norm_metal(x: mx.array, residual: mx.array, weight: mx.array, eps: float) -> tuple[mx.array, mx.array]:
-    """Compute the same as `add_rms_norm` on a GPU, or in metal_host if there is none. A threadgroup computes one
-    row."""
+    """Compute the same results as `add_rms_norm` on a GPU, or in metal_host if there is none. A threadgroup computes
+    one row of each result."""
     _check_alike("residual", residual, x)
     _check_weight(x, weight)
     total, normed = _run_metal("add_rms_norm", {"x": x, "residual": residual}, weight, eps, ["total", "out"])

@@ -42,7 +42,7 @@ def rope(x: mx.array, offset: int | mx.array, base: float, traditional: bool = F
 
 
 def rope_metal(x: mx.array, offset: int | mx.array, base: float, traditional: bool = False) -> mx.array:
-    """Compute the same as `rope` on a GPU, or in metal_host if there is none. A thread rotates one pair in a few
+    """Compute the same result as `rope` on a GPU, or in metal_host if there is none. A thread rotates one pair in a few
     heads."""
     offsets = _offsets(x, offset)
     run = metal(_METAL, "rope", ["x", "offsets", "frequency", "traditional"], ["out"], _METAL_TASK)

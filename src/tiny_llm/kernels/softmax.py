@@ -28,12 +28,12 @@ def softmax_scalar(x: mx.array) -> mx.array:
 
 
 def softmax_vector(x: mx.array) -> mx.array:
-    """Compute the same as `softmax_scalar`, several numbers at a time, on one thread."""
+    """Compute the same result as `softmax_scalar`, several numbers at a time, on one thread."""
     return _run(x, "softmax_vector", "w2d2.3")
 
 
 def softmax(x: mx.array) -> mx.array:
-    """Compute the same as `softmax_scalar`, several numbers at a time, on threads that share the rows.
+    """Compute the same result as `softmax_scalar`, several numbers at a time, on threads that share the rows.
 
     If the default device is a GPU and `softmax_metal` is written, that op runs instead.
     """
@@ -43,8 +43,8 @@ def softmax(x: mx.array) -> mx.array:
 
 
 def softmax_metal(x: mx.array) -> mx.array:
-    """Compute the same as `softmax_scalar` on a GPU, or in metal_host if there is none. A threadgroup computes one
-    row."""
+    """Compute the same result as `softmax_scalar` on a GPU, or in metal_host if there is none. A threadgroup computes
+    one row of the result."""
     _check_rows(x)
     run = metal(_METAL, "softmax", ["x"], ["out"], _METAL_TASK)
     if x.size == 0:

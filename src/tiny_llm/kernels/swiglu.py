@@ -33,7 +33,7 @@ def swiglu(gate: mx.array, up: mx.array) -> mx.array:
 
 
 def swiglu_metal(gate: mx.array, up: mx.array) -> mx.array:
-    """Compute the same as `swiglu` on a GPU, or in metal_host if there is none. A thread computes four numbers.
+    """Compute the same result as `swiglu` on a GPU, or in metal_host if there is none. A thread computes four numbers.
 
     If gate and up are halves of one array, the two halves are copied first.
     """

@@ -77,13 +77,13 @@ class Stream:
         self.request: Request | None = None  # set once the engine has the request
         self.updates: asyncio.Queue[Update] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
-        self._num_tokens = self._num_characters = 0  # published so far
+        self._num_tokens = self._num_characters = 0  # how many have been published
 
     def publish(self) -> None:
         """Put an `Update` into `updates`: the request's tokens and text since the last call, and the request's
         finish_reason and error. The engine's thread calls this method.
 
-        An asyncio.Queue belongs to an event loop, and only the thread of this loop may touch the queue.
+        An asyncio.Queue belongs to one event loop, and only the thread that runs this loop may touch the queue.
 
         Task: w3d7.1
         """
@@ -107,11 +107,11 @@ class AsyncEngine:
 
     def __init__(self, make_engine: Callable[[], Engine], max_requests: int = 64):
         self.max_requests = max_requests
-        self.num_requests = 0  # used by the loop's thread
+        self.num_requests = 0  # only the loop's thread uses it
         self.num_aborted = 0  # requests that `stop` has aborted
         self._make_engine = make_engine
         self._jobs: SimpleQueue[Job] = SimpleQueue()
-        self._streams: dict[str, Stream] = {}  # keyed by request id; used by the engine's thread
+        self._streams: dict[str, Stream] = {}  # keyed by request id; only the engine's thread uses it
         self._is_stopping = False
         self._thread: threading.Thread | None = None
         self.broken = asyncio.Event()  # set after `serve` raised `error`, which should never happen
@@ -119,8 +119,8 @@ class AsyncEngine:
         self._over = asyncio.Event()  # set when the thread ends
 
     async def start(self) -> None:
-        """Start the thread, and make the engine in this thread. Raises the error of `make_engine`, or CancelledError,
-        once the thread has ended."""
+        """Start the thread, and make the engine in this thread. If `make_engine` raises an error, or this coroutine is
+        cancelled, wait until the thread has ended, then raise this error or CancelledError."""
         self._loop = asyncio.get_running_loop()
         made: Future[None] = Future()
         made.set_running_or_notify_cancel()  # now nothing can cancel `made`, and the thread may set its result
@@ -194,8 +194,8 @@ class AsyncEngine:
         return await asyncio.wrap_future(result)
 
     def serve(self, engine: Engine) -> None:
-        """Run steps, and jobs in between, until `stop` has been called and no request is left. The engine's thread
-        calls this method.
+        """Run steps, and queued jobs between steps, until `stop` has been called and no request is left. The engine's
+        thread calls this method.
 
         Before each step, run all queued jobs, in order. Then, if the engine has work, run a step, and publish each
         request that the step returns. If the engine has no work, wait for a job, without using processor time. If a
@@ -213,9 +213,9 @@ class AsyncEngine:
     async def generate(self, make_request: Callable[[], Request]) -> AsyncGenerator[Update, None]:
         """Serve a request, and yield its updates as they come; the last update has a finish_reason.
 
-        make_request: a function that `begin` calls in the engine's thread. If the client stops listening, the generator
-        is closed, or the coroutine that waits for an update is cancelled. In both cases, and when the request has
-        finished, `num_requests` is decreased, and the engine's thread calls `end`. Do not wait for this call.
+        make_request: a function that `begin` calls in the engine's thread. A client that stops listening closes the
+        generator or cancels the coroutine that waits for an update. In both cases, and when the request has finished,
+        decrease `num_requests`, and queue a job that calls `end`, without waiting for the job.
 
         Raises:
             QueueFullError, EngineStoppedError: as in `check_open`, before anything else happens.
@@ -244,7 +244,7 @@ class AsyncEngine:
         )
 
     def begin(self, engine: Engine, make_request: Callable[[], Request], stream: Stream) -> None:
-        """Make a request, add it to the engine, and connect a stream to it. The engine's thread calls this
+        """Make a request, add it to the engine, and connect a stream to the request. The engine's thread calls this
         method."""
         request = make_request()
         engine.add(request)
@@ -282,7 +282,7 @@ def _join(thread: threading.Thread) -> None:
     """Wait until a thread has ended, not only for Python, but also for the operating system.
 
     Each thread has MLX random keys of its own, and needs Python to free these keys when it ends. Up to Python 3.12,
-    `join` returns earlier, and a process that exits before the keys are freed is aborted.
+    `join` returns before the keys are freed, and a process that exits at that moment is aborted.
     """
     thread.join()
     while Path(f"/proc/self/task/{thread.native_id}").exists():  # on Linux, the end of a thread removes this folder

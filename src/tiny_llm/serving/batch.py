@@ -10,10 +10,10 @@ __all__ = ["Batch", "Chunk"]
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive tokens of one request, at positions start to end (exclusive), and the data to compute these tokens.
+    """Consecutive tokens of one request, at positions start to end (exclusive), and the data needed to compute them.
 
-    num_logits: how many of the chunk's last rows need logits: 0 if further tokens of the request are pending after the
-    chunk, otherwise 1, plus 1 for each guess (day 6).
+    num_logits: how many of the chunk's last rows need logits: none if tokens of the request are still pending after the
+    chunk, otherwise 1 plus the number of guesses (day 6).
     pages: the request's pages, with room for all positions before `end`.
     """
 
@@ -32,8 +32,8 @@ class Chunk:
 class Batch:
     """The plan of one step: chunks of different requests.
 
-    preempted: the ids of the requests that lost their pages to make room for this batch (day 3). num_tokens: the number
-    of tokens in all chunks together. This is T, the number of rows of the step.
+    preempted: the ids of the requests that lost their pages to make room for this batch (day 3). num_tokens: T, the
+    number of tokens in all chunks together, and so the number of rows of the step.
     """
 
     chunks: list[Chunk] = field(default_factory=list)

@@ -16,7 +16,7 @@ __all__ = ["BatchedKVCache", "BatchedKVCacheLayer", "SlotRows", "Span", "attend_
 
 @dataclass(frozen=True)
 class Span:
-    """Rows first to last (exclusive) of a step. They hold the newest of a request's `length` stored positions."""
+    """Rows first to last (exclusive) of a step, which hold the newest of a request's `length` stored positions."""
 
     first: int
     last: int
@@ -24,7 +24,7 @@ class Span:
 
     @classmethod
     def of(cls, chunks: Sequence[Chunk]) -> list["Span"]:
-        """Return the span of each chunk. The spans follow one another."""
+        """Return the span of each chunk. Each span begins at the row where the previous one ends."""
         ends = accumulate(len(chunk.tokens) for chunk in chunks)
         return [cls(end - len(chunk.tokens), end, chunk.end) for end, chunk in zip(ends, chunks, strict=True)]
 
@@ -50,7 +50,7 @@ def attend_each(
     """Let each request's rows attend causally to the stored keys and values of that request, and to nothing else.
 
     Shapes: query: T x H_q x 1 x D -> T x H_q x 1 x D. stored: the keys and values of each span, 1 x H_kv x length x D.
-    attention: a function of the queries (1 x H_q x L x D), the keys, the values, `scale` as it is, and the mask
+    attention: a function of the queries (1 x H_q x L x D), the keys, the values, the unchanged `scale`, and the mask
         "causal". Call this function once per span, with all rows of the span.
 
     Task: w3d1.2
@@ -87,7 +87,7 @@ class BatchedKVCacheLayer:
         )
 
     def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None, rows: SlotRows) -> mx.array:
-        """Store all rows, then let each request's rows attend to that request's slot, as `RowsLayer.attend` says.
+        """Store all keys and values, then let each request's rows attend to its slot, as `RowsLayer.attend` says.
 
         Task: w3d1.2
         """

@@ -2,7 +2,7 @@
 
 A step has T tokens of several requests, any number per request. The model runs on T rows of one token (B = T, L = 1),
 each with a position of its own: RoPE takes one offset per row, and all layers except attention work on single tokens
-anyway. Only attention needs to know which rows belong together, and the cache takes care of attention.
+anyway. Only attention needs to know which rows belong to the same request, and the cache takes care of attention.
 """
 
 from collections.abc import Collection, Sequence
@@ -18,7 +18,7 @@ __all__ = ["RequestCache", "RowsLayer", "StepCache", "Stored"]
 
 
 class Stored(Protocol):
-    """Tokens whose keys and values a cache holds: a `Request`, or a drafter's copy of one.
+    """Tokens whose keys and values a cache holds: a `Request`, or a drafter's copy of a request.
 
     pages: the pages in which the cache holds the keys and values. num_computed_tokens: how many tokens have keys and
     values in these pages; positions that are only reserved, or that were written but not committed, do not count.
@@ -42,15 +42,15 @@ class RequestCache(Protocol):
     capacity: int
 
     def open(self, stored: Stored) -> bool:
-        """Reserve room for all tokens of one more request. Return False if there is no room; then nothing has changed.
+        """Reserve room for all tokens of one more request. If there is no room, change nothing and return False.
 
         num_computed_tokens becomes the number of the request's first tokens whose keys and values are in the cache from
         earlier requests (day 5). Until day 5, num_computed_tokens becomes 0.
         """
 
     def reserve(self, stored: Stored, count: int) -> bool:
-        """Reserve room for `count` positions beyond the computed positions. Return False if there is no room; then
-        nothing has changed."""
+        """Reserve room for `count` positions beyond the computed positions. If there is no room, change nothing and
+        return False."""
 
     def commit(self, stored: Stored, num_computed_tokens: int) -> None:
         """Count the first num_computed_tokens tokens as computed. Free the room that no token of the request
@@ -97,7 +97,7 @@ class _StepLayer:
 class StepCache:
     """The model's cache during one step.
 
-    rows: the slot or page to which each row of the step belongs, as the layers need it, and the rows' `positions`.
+    rows: a `SlotRows` or `PageRows`, which has the `positions`, and the slots or pages, of the step's rows.
     """
 
     def __init__(self, layers: Sequence[RowsLayer], rows: Any):

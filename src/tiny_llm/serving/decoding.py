@@ -33,8 +33,8 @@ class Decoding:
         return batch
 
     def choose(self, chunks: Sequence[Chunk], logits: mx.array) -> list[Chosen]:
-        """Return one result for each chunk: the next tokens of its request (an empty list if the chunk has no logits),
-        or the exception that sampling raised.
+        """Return one result for each chunk: the next tokens of the chunk's request (an empty list if the chunk has no
+        logits), or the exception that sampling raised.
 
         Shapes: logits: N x V, num_logits rows for each chunk.
         """

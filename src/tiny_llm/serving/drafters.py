@@ -20,7 +20,7 @@ class Drafter(Protocol):
     """A source of guesses for several requests at a time."""
 
     def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Draft]:
-        """Return a draft for each request: guesses of the tokens that follow its tokens so far.
+        """Return a draft for each request: guesses of the tokens that follow the request's tokens.
 
         wanted: pairs of a request and the largest number of guesses for it. A draft may have fewer guesses, or none.
         """
@@ -33,9 +33,9 @@ def propose_by_ngram(tokens: Sequence[int], count: int, longest: int = 3) -> lis
     """Look up where the text's last tokens occurred earlier, and guess the tokens that followed them there.
 
     Look up the last `longest` tokens first. If they did not occur earlier, look up one token fewer, and so on, down to
-    one token. If they occurred in several earlier places, use the latest place, even if it overlaps the tokens that you
-    look up. The guess is the `count` tokens after that place, or fewer if the text ends sooner. The guess is empty if
-    even the last token did not occur earlier, or if `count` is 0.
+    one token. If the tokens occurred in several earlier places, use the latest place, even if it overlaps the tokens
+    that you look up. The guess is the `count` tokens after that place, or fewer if the text ends sooner. The guess is
+    empty if not even the last token occurred earlier, or if `count` is 0.
     Source: Saxena 2023, "Prompt Lookup Decoding".
 
     Task: w3d6.2
@@ -48,7 +48,7 @@ def propose_by_ngram(tokens: Sequence[int], count: int, longest: int = 3) -> lis
 
 
 class NGramDrafter:
-    """A drafter that guesses with `propose_by_ngram`. It needs no model, and guesses well where a text repeats."""
+    """A drafter that needs no model: it guesses with `propose_by_ngram`, which works well on repetitive text."""
 
     def __init__(self, longest: int = 3):
         self.longest = longest
@@ -76,7 +76,7 @@ class _Copy:
 class ModelDrafter:
     """A drafter that guesses with a smaller model, which has the same vocabulary and a cache of its own.
 
-    copies: the parts of requests that the cache holds, keyed by request. If the cache has no room, there is no entry.
+    copies: the parts of requests that the cache holds, keyed by request. A request that found no room has no entry.
     """
 
     def __init__(self, model: CausalLM, cache: RequestCache):
@@ -85,12 +85,12 @@ class ModelDrafter:
 
     def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Draft]:
         """Return a draft for each request: its guesses, at most as many as `wanted` says, and the probabilities from
-        which they were drawn. Draw the guesses with the request's parameters and `random`.
+        which they were drawn. Draw the guesses with the request's `params` and `random`.
 
         `take` returns the chunk on which the model runs to make a request's next guess: at first all of the request's
         tokens that the model has not run on, later the previous guess. One pass of the model makes one guess for each
-        request that wants another. The model does not run on a request's last guess. If `take` returns None, the draft
-        ends with the guesses made so far. Call `keep` for each chunk that gave a guess.
+        request that wants another guess. The model does not run on a request's last guess. If `take` returns None, the
+        draft ends with the guesses made so far. Call `keep` for each chunk after which a guess was drawn.
 
         Task: w3d6.3
         """
@@ -101,7 +101,7 @@ class ModelDrafter:
         )
 
     def take(self, request: Request, guesses: Sequence[int]) -> Chunk | None:
-        """Return a chunk of the tokens and guesses that the model has not run on, with logits after the last of them.
+        """Return a chunk of the tokens and guesses that the model has not run on; only its last row needs logits.
         Return None if the whole text is longer than the model's context, or if the cache has no room for the chunk."""
         tokens = [*request.tokens, *guesses]
         copy = self._copy(request) if len(tokens) <= self.model.config.max_position_embeddings else None

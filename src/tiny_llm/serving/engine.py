@@ -71,7 +71,7 @@ class Engine:
         """Take one more request, which the next steps serve.
 
         Raises:
-            ValueError: a request with the same id is being served; this request was served before; its prompt has a
+            ValueError: a request with the same id is being served; this request was served earlier; its prompt has a
                 token id outside the vocabulary, or leaves no room for output in the model's context or in the cache.
         """
         self._check_new(request)
@@ -111,7 +111,7 @@ class Engine:
         return touched
 
     def plan(self) -> Batch:
-        """Plan the next step's batch. The cache reserves room for its tokens, but counts none of them as computed."""
+        """Plan the next batch. The cache reserves room for the batch's tokens, but counts none of them as computed."""
         batch = self.scheduler.schedule()
         for chunk in batch.chunks:
             if chunk.request.num_cached_tokens is None:

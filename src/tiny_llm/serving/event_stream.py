@@ -1,4 +1,4 @@
-"""Answers that take a while: the server sends an answer piece by piece, and gives it up when the client has left.
+"""Answers that take a while: the server sends an answer piece by piece, and stops when the client has left.
 
 A response is an ASGI application: a coroutine function with three arguments. scope: a description of the HTTP request.
 receive: waits for the client's next message, and returns it. {"type": "http.disconnect"} says that the client has
@@ -25,15 +25,15 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class ClientGoneError(Exception):
-    """The error raised when the client has gone away: nobody would read the answer."""
+    """The error raised when the client has gone away, so nobody would read the answer."""
 
 
 async def until_gone(receive: Receive, work: Coroutine[Any, Any, _T], timeout: float | None) -> _T:
     """Return the result of `work`, or raise its exception.
 
-    Cancel the work when the client goes away, when the time limit is reached, and when the coroutine that called this
-    function is cancelled. In each case, the work has ended before this function ends. Read and ignore all other
-    messages from the client.
+    Cancel the work when the client goes away, when the time limit is reached, or when the coroutine that called this
+    function is cancelled. In each case, wait until the work has ended. Read and ignore all messages from the client
+    other than "http.disconnect".
     timeout: the time limit in seconds; None means no limit.
 
     Raises:
@@ -56,7 +56,7 @@ async def _ended(tasks: Sequence["asyncio.Future[Any]"]) -> None:
 
 
 class EventStream:
-    """A response of server-sent events.
+    """A response that consists of server-sent events.
 
     events: a generator of the events' texts, each a single line. timeout: the seconds that the whole response may take;
     None means no limit.
@@ -81,11 +81,11 @@ class EventStream:
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Send each event, encoded, as soon as it comes.
 
-        This method sends the status, 200, right before the first event, or at the end if there was no event. If an
-        ApiError occurs earlier, or while `send` is still waiting to send the status, this method raises the error, so
-        that the client gets the error's own status. A later ApiError, including that of the time limit, becomes the
-        last event: its body as JSON. When the client goes away, nothing more is sent. In all these cases, close
-        `events` before anything else is sent, so that the generator frees all that it holds.
+        Send the status, 200, right before the first event, or at the end if there was no event. If an ApiError occurs
+        before the status is sent, or while `send` is still waiting to send it, raise this error, so that the client
+        gets the error's own status. A later ApiError, including that of the time limit, becomes the last event: its
+        body as JSON. When the client goes away, send nothing more. In all these cases, close `events` before you send
+        anything else, so that the generator frees all that it holds.
 
         Task: w3d7.4
         """

@@ -1,4 +1,4 @@
-"""The times that requests wait for their first token, and from each token to the next."""
+"""Waiting times: from a request's arrival to its first token, and from each of its tokens to the next."""
 
 import math
 import time
@@ -17,7 +17,7 @@ __all__ = ["Latencies", "Recorder", "StepRecord", "latencies", "percentile"]
 class Latencies:
     """The waiting times of one request, in the unit of the clock.
 
-    first: the time from the request's arrival to its first token. between: the times from each token to the next one.
+    first: the time from the request's arrival to its first token. between: the times from each token to the next.
     """
 
     first: float

@@ -24,7 +24,7 @@ def rows_of(logits: mx.array) -> Logits:
 
 def biased(logits: Logits, requests: Sequence[Request]) -> Logits:
     """Apply each request's logit_bias, presence_penalty and frequency_penalty to its row of logits. Return a new array
-    if a request has any of these, otherwise the logits themselves.
+    if any request has one of these settings, otherwise the logits themselves.
 
     Week 4 also rules out the tokens that a grammar does not allow.
     Shapes: logits: N x V, for N requests -> N x V.

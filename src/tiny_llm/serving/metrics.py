@@ -17,7 +17,7 @@ __all__ = ["Ended", "Metrics"]
 
 _FIRST = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)  # seconds to the first token
 _BETWEEN = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3)  # seconds between two tokens
-_REASONS = "Requests that are over. abort: the client left, or the server ended. error: the request or a step failed."
+_REASONS = "Finished requests. abort: the client left, or the server ended. error: the request or a step failed."
 
 
 _MOST_ENDED = 8  # requests that `Metrics.ended` remembers
@@ -25,8 +25,8 @@ _MOST_ENDED = 8  # requests that `Metrics.ended` remembers
 
 @dataclass(frozen=True)
 class Ended:
-    """A finished request. prompt, output: its numbers of tokens. first: seconds from its arrival to its first token;
-    None if it got no token. rate: tokens per second after the first token; None if there was no second token."""
+    """A finished request. prompt, output: how many tokens each has. first: seconds from the request's arrival to its
+    first token; None if it got no token. rate: tokens per second after the first token; None without a second token."""
 
     id: str
     prompt: int

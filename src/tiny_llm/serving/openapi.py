@@ -36,12 +36,12 @@ _ANSWERS: tuple[type[Sent], ...] = (
     *(Error, Health, Index, Model, ModelList),
 )
 _ABOUT = (
-    "Whatever is not described here is refused, with an error that names it. In a body and its objects, null means "
-    "absent. So does an empty text, list or object under a name that is not described, except web_search_options. "
-    "Integers have neither fraction nor exponent, and a name is given once."
+    "The server refuses every parameter that is not described here, with an error that names the parameter. In a body "
+    "and its objects, null means absent. So does an empty text, list or object as the value of a name that is not "
+    "described, except web_search_options. Integers have neither fraction nor exponent. No name may be given twice."
 )
 _INDEX = "This is the base URL of an API like OpenAI's: give it to a client as base_url. Details: /openapi.json"
-_EVENTS = "Server-sent events: the data of each is a {}, of the last [DONE]. An error that comes late is an event, too."
+_EVENTS = "Server-sent events: each event's data is a {}; the last event's data is [DONE]. Late errors are events, too."
 
 
 def describe(*, has_key: bool, defaults: Mapping[str, Any] | None = None) -> _Json:

@@ -1,4 +1,4 @@
-"""Pages: memory in pieces of one size, which are handed out, shared and given back."""
+"""Pages: memory in pieces of equal size, which are handed out, shared and given back."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

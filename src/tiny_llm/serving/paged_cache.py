@@ -24,7 +24,7 @@ class PageRows:
     """The pages and positions to which the rows of a step belong.
 
     positions, pages, places: for each of the T rows, its position, its page, and its place in that page.
-    spans, tables: for each chunk, its span, and a table that lists the pages of its request in the order of positions.
+    spans, tables: for each chunk, its span, and a table that lists its request's pages in the order of positions.
     """
 
     positions: mx.array
@@ -37,7 +37,7 @@ class PageRows:
     def arrays(self) -> tuple[mx.array, mx.array]:
         """Return tables and spans in the form that a kernel needs (day 4), made once for all layers.
 
-        Shapes: -> R x W and R x 3, int32. All tables are as wide as the longest; zeros fill up shorter tables.
+        Shapes: -> R x W and R x 3, int32, for R chunks. W is the longest table's length; zeros fill up shorter tables.
         """
         tables = np.zeros((len(self.tables), max(map(len, self.tables))), np.int32)
         for row, table in zip(tables, self.tables, strict=True):
@@ -73,7 +73,7 @@ class PagedKVCacheLayer:
         )
 
     def gather(self, table: list[int], length: int) -> tuple[mx.array, mx.array]:
-        """Return copies of the keys and values of a request's first `length` positions, in order, from its pages.
+        """Return copies of a request's first `length` keys and values, in the order of positions, from its pages.
 
         table: the request's pages, in the order of its positions; there may be more pages than `length` needs.
         Shapes: -> keys and values: 1 x H_kv x length x D.
@@ -95,7 +95,7 @@ class PagedKVCacheLayer:
                 stored[target] = page
 
     def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None, rows: PageRows) -> mx.array:
-        """Store all rows, then let each row attend to its own request, as `RowsLayer` says."""
+        """Store all keys and values, then let each row attend to its own request, as `RowsLayer.attend` says."""
         self.store(key, value, rows.pages, rows.places)
         stored = [self.gather(list(table), span.length) for span, table in zip(rows.spans, rows.tables, strict=True)]
         return attend_each(self._attention, query, stored, rows.spans, scale)
@@ -105,7 +105,7 @@ class KernelPagedKVCacheLayer(PagedKVCacheLayer):
     """The layer of day 4, which stores and reads keys and values in place: one kernel call stores all rows of a step,
     and another call computes attention.
 
-    If no kernels are built, MLX's operations compute the same result, but copy as much data as a `PagedKVCacheLayer`.
+    If no kernels are built, MLX's operations compute the result, but copy as much data as `PagedKVCacheLayer` does.
     """
 
     def store(self, key: mx.array, value: mx.array, pages: mx.array, places: mx.array) -> None:
@@ -123,10 +123,10 @@ class KernelPagedKVCacheLayer(PagedKVCacheLayer):
 
 
 class Prefixes:
-    """A memory of pages that earlier steps computed, for any request. This class remembers nothing."""
+    """An object that remembers, for later requests, the pages that a step computed. This class remembers nothing."""
 
     def open(self, cache: "PagedKVCache", stored: Stored) -> bool:
-        """Share the remembered pages of a request's text, and reserve all others, as `RequestCache.open` says."""
+        """Share the remembered pages of a request's text, and reserve the missing ones, as `RequestCache.open` says."""
         return cache.reserve(stored, len(stored.tokens))
 
     def keep(self, stored: Stored) -> None:
@@ -203,8 +203,8 @@ class PagedKVCache:
         )
 
     def step(self, chunks: Sequence[Chunk]) -> StepCache:
-        """Return the cache of a step, as `RequestCache` says. Its `PageRows` contains the page and the place of each
-        row, and the pages of each chunk's request.
+        """Return the cache of a step, as `RequestCache` says. The cache's `PageRows` contains the page and the place of
+        each row, and the pages of each chunk's request.
 
         Task: w3d3.3
         """

@@ -1,4 +1,4 @@
-"""Pages that requests share because their texts begin alike."""
+"""Pages that requests share because their texts begin with the same tokens."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ __all__ = ["PrefixCache"]
 class PrefixCache(Prefixes):
     """A `Prefixes` that finds pages by their tokens, even after the request that filled them has finished.
 
-    This cache remembers only pages full of committed tokens, so no page with several holders is ever written.
+    This cache remembers only pages full of committed tokens, so nothing is ever written to a page with several holders.
     tree: the tree of all known pages.
     """
 
@@ -26,11 +26,11 @@ class PrefixCache(Prefixes):
         its text. Return False if there is no room; then nothing has changed, except that the tree may have lost pages.
 
         Pass all tokens but the last to `match`, because the model must run on at least one token. The request shares
-        the whole pages that `match` finds. If `match` also finds a page in part, copy that page to the first page after
-        the shared pages (copy-on-write). `cache.reserve` reserves all pages but the shared ones, and `cache.copy_page`
-        copies. To make room, `reserve` may evict the page that you are about to copy, or even give this page to the
-        request itself. Neither matters, because nothing is written to the page until the next step. num_computed_tokens
-        becomes the number of positions that `match` found.
+        the whole pages that `match` finds. If `match` also finds a page that matches in part, copy that page to the
+        first page after the shared pages (copy-on-write). `cache.reserve` reserves all pages but the shared ones, and
+        `cache.copy_page` copies a page. To make room, `reserve` may evict the page that you are about to copy, or even
+        give this page to the request itself. Neither case matters, because nothing is written to the page until the
+        next step. num_computed_tokens becomes the number of positions that `match` found.
 
         Task: w3d5.4
         """

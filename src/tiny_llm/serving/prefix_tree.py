@@ -34,8 +34,8 @@ class Node:
 class PrefixTree:
     """A tree that finds the pages of a text's beginning. The tree is one of the holders of each page in it.
 
-    A request that holds a page of the tree also holds the pages of all its ancestors. So if only the tree holds a page,
-    no request holds the page of a descendant.
+    A request that holds the page of a node also holds the pages of all the node's ancestors. So if only the tree holds
+    a page, no request holds the page of a descendant.
 
     Source: Zheng et al. 2024, "SGLang: Efficient Execution of Structured Language Model Programs", section 3,
     arXiv:2312.07104.
@@ -59,8 +59,8 @@ class PrefixTree:
         these pages hold.
 
         First come whole pages, as long as a child has exactly the next tokens of the text. Then comes at most one page
-        in part: the page of the child that has the longest beginning in common with the rest of the text, one token or
-        more. Of this page, only the positions in common count.
+        that matches in part: the page of the child that has the longest beginning in common with the rest of the text,
+        one token or more. Of this page, only the positions in common count.
         Touch each node that is found, parents first. No page gets a new holder.
 
         Task: w3d5.1
@@ -110,19 +110,19 @@ class PrefixTree:
         )
 
     def check_integrity(self) -> None:
-        """Raise AssertionError unless each node is its parent's child under its own tokens, and has a page that the
-        pool counts as held and that no other node has."""
+        """Raise AssertionError unless each node's parent lists the node under the node's tokens, and each node has a
+        page that the pool counts as held and that no other node has."""
         nodes = list(self.root)
         pages = [node.page for node in nodes]
         assert len(set(pages)) == len(pages), f"a page is in two nodes: {sorted(pages)}"
         for node in nodes:
             assert node.parent is not None
-            assert node.parent.children.get(node.tokens) is node, "a node is not where its tokens say"
+            assert node.parent.children.get(node.tokens) is node, "a node is missing from its parent's children"
             assert len(node.tokens) == self.pool.page_size
-            assert self.pool.holders(node.page) >= 1, f"page {node.page} is in the tree, and free"
+            assert self.pool.holders(node.page) >= 1, f"page {node.page} is in the tree, but free"
             if node.parent is not self.root:
                 alone = self.pool.holders(node.parent.page) == 1
-                assert not alone or self.pool.holders(node.page) == 1, "a page is held, and the one before it is not"
+                assert not alone or self.pool.holders(node.page) == 1, "a request holds a page, but not the parent page"
 
 
 def common(a: Sequence[int], b: Sequence[int]) -> int:

@@ -21,10 +21,10 @@ _LONG = 1 << 14  # letters
 class Prompts:
     """Workers that parse bodies, fill in the chat template and encode texts, each in a thread of its own.
 
-    A thread does one piece of work after the other. Work that has not begun is dropped when nothing waits for it any
-    more; work that has begun ends soon, because `Room` and `ChatTemplate` limit it. Long texts have a thread of their
-    own, so that short texts do not wait for them, and a tokenizer of their own, because only one thread may use a
-    tokenizer at a time.
+    A thread does one task after the other. A task that has not begun is dropped when nothing waits for it any more; a
+    task that has begun ends soon, because `Room` and `ChatTemplate` limit it. Long texts have a thread of their own, so
+    that short texts do not wait for them, and a tokenizer of their own, because only one thread may use a tokenizer at
+    a time.
     """
 
     def __init__(self, tokenizer: Any, max_length: int):
@@ -41,8 +41,8 @@ class Prompts:
         return await self._in_thread("parse", work)
 
     async def encode(self, prompt: str | Sequence[int]) -> tuple[list[int], str]:
-        """Return a prompt as tokens and as text. Raises TooLongError, and ValueError if a token is outside the model's
-        vocabulary."""
+        """Return a prompt as tokens and as text. Raises TooLongError if the prompt is too long, and ValueError if a
+        token is outside the model's vocabulary."""
         name = _encoder_for(len(prompt))
         return await self._in_thread(name, lambda: self._encode(self._encoders[name], prompt))
 
@@ -56,7 +56,7 @@ class Prompts:
         return list(prompt), str(encoder.decode(prompt))
 
     async def encode_chat(self, messages: Sequence[Mapping[str, str]], thinks: bool) -> list[int]:
-        """Return a conversation as tokens. Raises TooLongError, and ValueError if no chat template accepts it."""
+        """Return a conversation as tokens. Raises TooLongError, or ValueError if no chat template accepts it."""
         made = await self._in_thread("fill-in", lambda: ChatPrompt.of(self._template, messages, thinks=thinks))
         name = _encoder_for(sum(map(len, made.parts)))
         return await self._in_thread(name, lambda: made.encode(self._encoders[name], self._room))

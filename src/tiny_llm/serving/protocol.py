@@ -32,12 +32,12 @@ __all__ = [
 ]
 
 _MOST_CHOICES = 16
-_TOKEN_ID = "^[0-9]{1,9}$"  # as a key
+_TOKEN_ID = "^[0-9]{1,9}$"  # a key of logit_bias
 _Prompt: TypeAlias = SomeText | Annotated[list[TokenId], Field(min_length=1)]
 
 
 def _prompts(prompt: Any) -> list[str | list[int]]:
-    """Return the prompts of a call: one or several, each a text or its tokens."""
+    """Return all prompts of a call as a list. Each prompt is a text or a list of token ids."""
     prompts = [prompt] if _is_prompt(prompt) else prompt
     if isinstance(prompts, list) and len(prompts) > MOST_ITEMS:
         raise ValueError(f"expected {MOST_ITEMS} prompts at most, got {len(prompts)}")
@@ -75,10 +75,10 @@ class GenerationRequest(Parameters):
         default_factory=dict,
         max_length=MOST_NAMES,
         json_schema_extra={"propertyNames": {"pattern": _TOKEN_ID}},
-        description="By token ids.",
+        description="Keyed by token ids.",
     )
     stream: bool = False
-    stream_options: StreamOptions | None = Field(None, description="With stream only.")
+    stream_options: StreamOptions | None = Field(None, description="Allowed only if stream is true.")
     user: Text | None = None
 
     @model_validator(mode="after")
@@ -95,7 +95,7 @@ class GenerationRequest(Parameters):
 
     @property
     def default_max_tokens(self) -> int | None:
-        """Return max_tokens for a client that sets none; None means as many tokens as there is room for."""
+        """Return max_tokens for a client that does not set it; None means as many tokens as there is room for."""
         return None
 
     @property
@@ -130,7 +130,7 @@ class GenerationRequest(Parameters):
 
 
 class CompletionRequest(GenerationRequest):
-    """One text or several, or their tokens, for the model to continue."""
+    """One or several texts, or lists of token ids, for the model to continue."""
 
     prompt: _Prompts
     echo: bool = False
@@ -188,7 +188,7 @@ class ChatRequest(GenerationRequest, HarmlessDefaults):
 
     @property
     def wants_thinking(self) -> tuple[str, bool | None]:
-        """Return name and value of the parameter that turns thinking on or off; the value is None if it is not set."""
+        """Return the name and value of the parameter that turns thinking on or off. The value is None if unset."""
         if self.reasoning_effort is not None:
             return "reasoning_effort", self.reasoning_effort != "none"
         return "chat_template_kwargs", self.chat_template_kwargs.enable_thinking

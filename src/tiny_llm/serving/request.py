@@ -25,7 +25,7 @@ class Status(Enum):
 
 
 class TextStream:
-    """A request's text, which grows with its tokens: without incomplete characters, cut before the first stop string.
+    """A request's growing text, which has only complete characters, and ends before the first stop string.
 
     text: the part of the text that no later token can change. found: whether a stop string was found.
     """
@@ -67,7 +67,7 @@ class Request:
     it may have), "abort" (its client no longer wants it), "error" (`error` is the exception); until then None.
     pages: the cache's pages that hold its keys and values, in the order of its positions. A slot is one long page.
     num_computed_tokens: how many of its first tokens are computed: their keys and values are in these pages.
-        `RequestCache.commit` raises this number after a step. The next step writes to the reserved positions beyond it.
+        `RequestCache.commit` raises this number after a step. The next step writes to positions after these tokens.
     num_cached_tokens: how many tokens of its prompt the cache held when the request first ran (day 5); None until
         then.
     logprobs: the log-probabilities of each chosen token, an end token included, if `params.num_logprobs` asks for them.
@@ -76,8 +76,8 @@ class Request:
     random: the request's own generator, from which `BatchSampler` (day 2) and `Speculative` (day 6) draw.
 
     Raises:
-        ValueError: the prompt is empty, a parameter is out of range, or there are stop strings and no text to find
-            them in.
+        ValueError: the prompt is empty, a parameter is out of range, or there are stop strings, but `text` is None, so
+            nothing can find them.
     """
 
     def __init__(
@@ -131,8 +131,8 @@ class Request:
         The request ends with "stop" at one of eos_token_ids, unless it ignores these, and at one of its own
         stop_token_ids: such a token is added to neither output nor text. The request also ends with "stop" if the text
         now contains a stop string: the token that completed the string is in the output. The request ends with "length"
-        if the output has max_tokens tokens, or if prompt and output together have max_length tokens. If there are
-        several reasons, "stop" counts.
+        if the output has max_tokens tokens, or if prompt and output together have max_length tokens. If both reasons
+        apply, the request ends with "stop".
 
         Task: w3d1.1
         """

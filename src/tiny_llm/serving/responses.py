@@ -151,16 +151,16 @@ def _usage(counts: Counts) -> _Json:
 
 
 def _bytes_of(piece: str) -> list[int] | None:
-    """Return the bytes that a token's name stands for in a byte-level vocabulary; None if a letter of the name stands
-    for no byte."""
+    """Return the bytes that a token's name stands for in a byte-level vocabulary. Return None if a letter of the name
+    stands for no byte."""
     table = _byte_names()
     return [table[letter] for letter in piece] if all(letter in table for letter in piece) else None
 
 
 @cache
 def _byte_names() -> dict[str, int]:
-    """Return the byte that each letter stands for, keyed by letter. A printable byte is the letter with the byte's own
-    number, and the other bytes are the letters from number 256 on, in order.
+    """Return the byte that each letter stands for, keyed by letter. The letter of a printable byte has the byte's own
+    number. The letters of the other bytes have the numbers from 256 on, in order.
 
     Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.2.
     """

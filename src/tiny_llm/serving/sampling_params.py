@@ -13,7 +13,7 @@ class SamplingParams:
     """The parameters of one request, which say how its tokens are chosen, and when the request ends.
 
     max_tokens: how many tokens the output may have, at least one. temperature to seed: as in `make_sampler`, which
-    checks them.
+    checks these values.
     stop: strings before which the text is cut. stop_token_ids: tokens that end the output, like the model's own end
     tokens. ignore_eos: whether the model's own end tokens are ignored.
     logit_bias: pairs of a token and a number that is added to its logit. presence_penalty: a number that is subtracted

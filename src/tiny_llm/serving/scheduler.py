@@ -76,7 +76,7 @@ class PreemptNewest(Preemption):
     """
 
     def make_room(self, scheduler: "Scheduler", request: Request, count: int, batch: Batch) -> bool:
-        """Reserve room for `count` more tokens of a request. While room is lacking, preempt the newest running request.
+        """Reserve room for `count` more tokens of a request. Until there is room, preempt the newest running request.
 
         The newest running request may be this request itself, which then gets no chunk in this step: return False.
         Return False, too, for a request that was preempted earlier in this step.
@@ -137,7 +137,7 @@ class Scheduler:
         self.waiting.append(request)
 
     def remove(self, request: Request) -> None:
-        """Remove a request that has finished, or that its client no longer wants. Free its room in the cache."""
+        """Remove a request that finished, or that its client no longer wants. Free the request's room in the cache."""
         if request in self.running:
             self.running.remove(request)
             self.cache.close(request)
@@ -197,7 +197,7 @@ class Scheduler:
         return Chunk(request, tokens, start, int(count == request.num_pending), request.pages)
 
     def check_integrity(self) -> None:
-        """Raise AssertionError unless each request either waits or runs, and the cache holds just the running ones."""
+        """Raise AssertionError unless each request waits or runs, and the cache holds exactly the running requests."""
         ids = [request.id for request in self]
         assert len(set(ids)) == len(ids), f"a request is in two places: {ids}"
         assert all(request.status is Status.RUNNING for request in self.running)

@@ -46,7 +46,7 @@ _Handler: TypeAlias = Callable[[HttpRequest], Coroutine[Any, Any, ASGIApp]]
 @dataclass(frozen=True)
 class ServedModel:
     """The model that is served. max_length: how many tokens a prompt and its answer may have together. has_drafts:
-    whether steps check guesses. sampling: the settings for requests without their own; None means OpenAI's defaults.
+    whether steps check guesses. sampling: the default settings of requests; None means OpenAI's defaults.
     """
 
     name: str
@@ -179,7 +179,7 @@ class Server:
             name = (
                 "logprobs" if found.num_logprobs is not None else "logit_bias, presence_penalty and frequency_penalty"
             )
-            raise ApiError(400, f"{name}: this server guesses (--draft), and does not support it then")
+            raise ApiError(400, f"{name}: not supported by a server that guesses (--draft)")
         return found
 
     async def answer(
@@ -245,7 +245,7 @@ class Server:
                     if update.error is not None:
                         raise ApiError(500, f"the request failed: {update.error}", kind="server_error")
                     if update.finish_reason == "abort":
-                        raise EngineStoppedError("expected a running server, got one that ends: ask again later")
+                        raise EngineStoppedError("expected a running server, got one shutting down: ask again later")
                     yield index, choices[index].take(update)
         except (QueueFullError, EngineStoppedError, ValueError) as error:
             were_served = False
@@ -260,7 +260,7 @@ class Server:
             raise refusal(error, partial(self._retry_after.seconds, count)) from None
 
     def _max_tokens(self, body: GenerationRequest, length: int) -> int:
-        """Return how many tokens the output may have: as many as the client asked for, or as fit into the context."""
+        """Return how many tokens the output may have: as many as the client asked for, or all that fit the context."""
         room = self.model.max_length - length
         wanted = body.max_tokens or body.default_max_tokens or room
         if room < 1 or (wanted > room and (body.max_tokens or isinstance(body, ChatRequest))):

@@ -25,7 +25,7 @@ def accept(target: Probabilities, draft: Draft, random: np.random.Generator) -> 
     is rejected, one more token is drawn from the last row of target. So the tokens have the same distribution as tokens
     drawn from target alone. Guesses without probabilities were certain: q is 1 for the guess, and 0 for every other
     token.
-    random: the generator. One `random.random()` decides on each guess; `draw` needs the generator as well.
+    random: the generator. One call of `random.random()` decides on each guess; `draw` needs the generator, too.
     Shapes: target: (k + 1) x V, for k guesses -> 1 to k + 1 tokens.
     Source: Leviathan et al. 2023, "Fast Inference from Transformers via Speculative Decoding", section 2.3,
     arXiv:2211.17192.
@@ -38,11 +38,11 @@ def accept(target: Probabilities, draft: Draft, random: np.random.Generator) -> 
 
 
 class Speculative(Decoding):
-    """A `Decoding` that adds guesses to a step's tokens. A step gives a request several tokens if guesses are right.
+    """A `Decoding` that adds guesses to a step's tokens. A request gets one more token for each accepted guess.
 
     The scheduler's budget counts neither the guesses nor the tokens that the drafter computes.
     drafter: the object that makes the guesses. num_drafts: how many guesses a request gets at most in a step. plain:
-    the `Decoding` that chooses for chunks without guesses.
+    the `Decoding` that chooses the tokens of chunks without guesses.
     """
 
     def __init__(self, drafter: Drafter, num_drafts: int = 4, plain: Decoding | None = None):

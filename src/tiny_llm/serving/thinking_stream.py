@@ -1,4 +1,4 @@
-"""A request's text, separated from the thinking that comes before it. Given."""
+"""A request's text, separated from the thinking that precedes it. Given."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ class ThinkingStream(TextStream):
     """A text stream whose `text` is only the answer. Stop strings count only in the answer.
 
     thoughts: for each token of the output, the new text of the thinking, or None if the token belongs to the answer.
-    The list only grows, so another thread may read the entries of all tokens that it knows of.
+    This list only grows, so another thread may read the entries of all tokens that it knows of.
     """
 
     def __init__(self, tokenizer: Decoder, thoughts: Thoughts, stop: Sequence[str] = ()):
