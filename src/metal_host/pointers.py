@@ -87,13 +87,14 @@ def _without_space(source: str) -> tuple[list[Token], list[int]]:
 
 
 def _is_qualified(tokens: Sequence[Token], i: int) -> bool:
-    """Tell whether the address space at i follows another address space, or qualifies a method's object."""
+    """Tell whether token i, an address space, follows another address space, or qualifies a method's object."""
     before = tokens[i - 1].text if i else ";"
     return before in SPACES or before == ")"
 
 
 def _pointer(tokens: Sequence[Token], i: int) -> _Pointer | None:
-    """Read `device T* name` or `(device T*)` whose address space is at i; `const` may precede the address space."""
+    """Read the declaration `device T* name` or the cast `(device T*)` whose address space is token i. The word
+    `const` may precede the address space."""
     space, start = tokens[i].text, i
     while start and tokens[start - 1].text in QUALIFIERS:
         start -= 1

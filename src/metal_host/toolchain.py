@@ -90,7 +90,7 @@ class Toolchain:
 
 
 def toolchain() -> Toolchain:
-    """Return the compiler that METAL_HOST_CXX or else CXX names; if neither is set, the first compiler that is found.
+    """Return the compiler that METAL_HOST_CXX or else CXX names. If neither is set, return the first compiler found.
 
     METAL_HOST_RUN names an emulator that runs the compiled programs.
 
@@ -106,8 +106,8 @@ def toolchain() -> Toolchain:
 def compiler_command(*variables: str) -> tuple[str, ...]:
     """Return the command that compiles C++, as a list of words. Return () if there is no compiler.
 
-    The compiler is the one that the first of these environment variables names. If none of the variables is set, CXX
-    names the compiler. If CXX is not set either, it is the first compiler that is found.
+    The first of these environment variables that is set names the compiler. If none of the variables is set, CXX names
+    the compiler. If CXX is not set either, return the first compiler that is found on the PATH.
     """
     chosen = next(filter(None, map(os.environ.get, (*variables, "CXX"))), None)
     return tuple(shlex.split(chosen or next(filter(None, map(shutil.which, _COMPILERS)), "")))

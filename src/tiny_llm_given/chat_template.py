@@ -15,7 +15,7 @@ from typing import Any
 __all__ = ["ChatTemplate", "RefusedError"]
 
 _SECONDS = 5.0
-_MEMORY, _LETTERS = 1 << 29, 1 << 22  # bytes of the process, letters of one conversation
+_MEMORY, _LETTERS = 1 << 29, 1 << 22  # bytes of the process, characters of one conversation
 
 
 class RefusedError(ValueError):

@@ -11,7 +11,7 @@ from .checkpoint_files import read_json
 
 __all__ = ["load_tokenizer"]
 
-_MOST_ADDED, _LONGEST_ADDED = 20_000, 1_000  # tokens added to the vocabulary, and letters in one of these tokens
+_MOST_ADDED, _LONGEST_ADDED = 20_000, 1_000  # tokens added to the vocabulary, and characters in one of these tokens
 _MOST_BYTES = 4_000_000  # of each small file; the longest small file lists the added tokens again
 _SMALL = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja")
 _HELLO = [{"role": "user", "content": "Hello"}]
@@ -41,14 +41,14 @@ def load_tokenizer(path: Path, vocab_size: int) -> Any:
 
 def _check_files(path: Path) -> None:
     """Check that a tokenizer's files are not too large. A tokenizer searches for all added tokens at once; preparing
-    this search takes a second per million letters."""
+    this search takes a second per million characters."""
     file = path / "tokenizer.json"
     added = read_json(file).get("added_tokens") or []
     if not isinstance(added, list) or len(added) > _MOST_ADDED:
         raise ValueError(f"{file}: added_tokens: expected a list of at most {_MOST_ADDED:,} tokens")
     contents = [str(token.get("content", "")) for token in added if isinstance(token, Mapping)]
     if (longest := max(map(len, contents), default=0)) > _LONGEST_ADDED:
-        raise ValueError(f"{file}: added_tokens: expected at most {_LONGEST_ADDED:,} letters in each, got {longest:,}")
+        raise ValueError(f"{file}: added_tokens: expected at most {_LONGEST_ADDED:,} characters each, got {longest:,}")
     for name in _SMALL:
         if (path / name).exists() and (size := (path / name).stat().st_size) > _MOST_BYTES:
             raise ValueError(f"{path / name}: expected at most {_MOST_BYTES:,} bytes, got {size:,}")

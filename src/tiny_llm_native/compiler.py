@@ -145,7 +145,8 @@ def _fingerprint(source: Path, command: Sequence[str]) -> str:
 
 
 def _explained(output: str, source: Path, most: int = 3) -> str:
-    """Return the first errors, with place and line of code. Own files are the source and the headers next to it."""
+    """Return the first `most` errors, each with its file, line number and line of code. Own files are the source and
+    the headers next to it."""
     own = [file for file in with_included(source) if file.parent == source.parent]
     code = {str(file): file.read_text(encoding="utf-8", errors="replace").splitlines() for file in own}
     found: dict[_Place, str] = {}

@@ -109,7 +109,7 @@ class KVCacheLayer:
     def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None = None) -> mx.array:
         """Store the new keys and values, then attend causally to all stored positions, with the layer's `attention`.
 
-        scale: the scale, which is passed to `attention` unchanged.
+        scale: passed to `attention` unchanged.
         Shapes: query: B x H_q x L x D, key and value: B x H_kv x L x D -> B x H_q x L x D.
 
         Task: w2d1.2

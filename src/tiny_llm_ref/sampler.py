@@ -88,10 +88,10 @@ def apply_min_p(logits: mx.array, min_p: float) -> mx.array:
 
 
 def apply_repetition_penalty(logits: mx.array, tokens: mx.array, penalty: float) -> mx.array:
-    """In each row, rescale the logits of the tokens in that row of `tokens`, each once, however often a token occurs.
+    """In each row of `logits`, rescale the logits of the tokens that occur in the same row of `tokens`.
 
-    A positive logit is divided by the penalty, and a negative logit is multiplied by the penalty. So a penalty above 1
-    lowers both kinds, a penalty below 1 raises both, and 1.0 changes nothing.
+    A logit is rescaled once, however often its token occurs. Positive logits are divided by the penalty, negative
+    logits are multiplied. So a penalty above 1 lowers both kinds, a penalty below 1 raises both, and 1.0 changes nothing.
     Shapes: logits: B x V, tokens: B x L, integers -> B x V. The dtype is kept.
     Source: Keskar et al. 2019, "CTRL", section 4.1, arXiv:1909.05858.
 

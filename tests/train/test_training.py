@@ -141,7 +141,7 @@ def test_training_learns(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_another_training_is_not_mixed_up_with_this_one(work: Path, tmp_path: Path):
     new_trainer(work, tmp_path).run(lambda step: None)
     parts = [Part(SMOKE_STAGES[0], [shards(work, SMOKE_STAGES, 0)])]
-    with pytest.raises(ValueError, match=r"expected a training of 80 documents, got 104"):
+    with pytest.raises(ValueError, match=r"expected a run of 80 documents, got 104"):
         Trainer(SMOKE["story"], parts, tmp_path)
 
 

@@ -174,7 +174,7 @@ class Workspace:
         return notes if isinstance(notes, dict) else {}
 
     def note(self, key: str, values: Mapping[TaskId, Any]) -> None:
-        """Note a value for each of these tasks, under a key."""
+        """Store a value for each of these tasks under this key."""
         notes = self.notes
         about = notes.get(key)
         new = {str(task): value for task, value in values.items()}
@@ -182,7 +182,7 @@ class Workspace:
         write_whole(self._notes_file, json.dumps(notes, indent=2).encode())
 
     def noted(self, key: str, task: TaskId) -> Any:
-        """Return the value that was noted for a task, or None."""
+        """Return the value that `note` stored for a task under this key. Return None if there is no such value."""
         about = self.notes.get(key)
         return about.get(str(task)) if isinstance(about, dict) else None
 

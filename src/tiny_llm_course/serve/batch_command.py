@@ -195,7 +195,8 @@ class _Run:
         return f"{self.tokens / self.seconds:.1f} tok/s"
 
     def _feed(self) -> None:
-        """Add requests to the engine, but only a few at a time, because the engine searches all its requests."""
+        """Add requests to the engine, but only a few at a time, because adding one request takes time proportional to
+        the number of requests in the engine."""
         while self.queue and len(self.engine.scheduler.waiting) < 2 * self.serving.options.max_running:
             asked, tokens = self.queue.popleft()
             try:

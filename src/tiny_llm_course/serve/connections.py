@@ -37,8 +37,8 @@ def most_connections() -> int:
 class ClientConnection(H11Protocol):
     """A client's connection. While a connection waits for its client, it may be closed in favour of a newer connection.
 
-    most: the largest number of connections at the same time. waiting: the connections that wait for a request, or for a
-    client that does not read, with the longest wait first.
+    most: how many connections may be open at the same time. waiting: the connections that wait for a request, or until
+    their client reads, with the longest wait first.
     """
 
     def __init__(self, most: int, waiting: dict[ClientConnection, None], **about: Any):

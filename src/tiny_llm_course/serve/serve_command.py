@@ -32,7 +32,7 @@ __all__ = ["serve"]
 NEEDED = ("starlette", "uvicorn", "prometheus_client")  # the extra `serve`
 PAGE = Path(__file__).with_name("serve_page.html")
 SERVER = 7  # the day of week 3
-KEY = "[!-~]([ -~]*[!-~])?"  # clients encode other letters differently, and HTTP drops blanks at the ends of a header
+KEY = "[!-~]([ -~]*[!-~])?"  # clients encode other characters differently, and HTTP drops blanks at a header's ends
 
 
 def serve(

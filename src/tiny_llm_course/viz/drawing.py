@@ -51,7 +51,7 @@ class Picture:
 @contextmanager
 def picture(width: float, height: float, title: str, format: str = "png") -> Iterator[Picture]:
     """Yield a picture of this size in inches, and set its `data` when the block ends. format: "png" or "svg". In an
-    SVG, letters are drawn as shapes."""
+    SVG, characters are drawn as shapes."""
     _add_font()
     with matplotlib.rc_context(_STYLE):
         drawn = Picture(Figure(figsize=(width, height), dpi=DPI))

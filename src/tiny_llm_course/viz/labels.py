@@ -15,10 +15,10 @@ _SIGNS = {" ": "␣", "\u3000": "␣", "\n": "⏎", "\t": "\\t"}
 
 
 def token_bytes(entry: str | None, token: int) -> bytes:
-    """Return the bytes of a vocabulary entry of a byte-level BPE, in which each letter represents a byte.
+    """Return the bytes of a vocabulary entry of a byte-level BPE, in which each character represents a byte.
 
-    An entry with a letter that represents no byte is a special token, whose text is the entry itself. entry: the entry,
-    or None if the vocabulary has no entry for the token.
+    An entry with a character that represents no byte is a special token, whose text is the entry itself. entry: the
+    entry, or None if the vocabulary has no entry for the token.
     """
     if entry is None:
         return f"#{token}".encode()
@@ -88,8 +88,8 @@ def _visible(character: str) -> str:
 
 
 def _letters() -> dict[str, int]:
-    """Return GPT-2's alphabet: letter -> byte. A printable byte has its own character; each other byte has a letter
-    from U+0100 onwards."""
+    """Return the byte for each character of GPT-2's alphabet, keyed by character. A printable byte is written as the
+    character with the same code point. The other bytes are written as the characters from U+0100 on, in order."""
     shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
     hidden = [byte for byte in range(256) if byte not in shown]
     return {chr(byte): byte for byte in shown} | {chr(256 + i): byte for i, byte in enumerate(hidden)}

@@ -58,7 +58,7 @@ def _draw_lanes(axes: Axes, run: RecordedRun, words: Messages, inches: float) ->
             places = [(i + 0.04, 0.92) for i, other in bars if other == lane]
             axes.broken_barh(places, (lane - 0.42, 0.84), facecolors=COLOURS[kind])
     for span in run.spans:
-        room = int((span.last - span.first) * inches / 0.075)  # the number of letters that fit
+        room = int((span.last - span.first) * inches / 0.075)  # the number of characters that fit
         if room >= 2:
             label = drawable(shortened(span.id, min(room, LABEL)))
             box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6}

@@ -49,7 +49,7 @@ class PromptDetails(Sent):
 
 
 class OutputDetails(Sent):
-    """Numbers of output tokens: guesses that were right or wrong (`--draft`), and thinking tokens."""
+    """Counts of output tokens: guesses that were right or wrong (`--draft`), and thinking tokens."""
 
     accepted_prediction_tokens: int
     rejected_prediction_tokens: int
@@ -57,7 +57,7 @@ class OutputDetails(Sent):
 
 
 class Usage(Sent):
-    """Numbers of tokens, of all choices together. A prompt counts once."""
+    """Token counts, summed over all choices. The prompt counts once."""
 
     prompt_tokens: int
     completion_tokens: int

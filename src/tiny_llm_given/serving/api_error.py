@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 __all__ = ["ApiError"]
 
-_MESSAGE, _PARAM = 500, 100  # letters at most
+_MESSAGE, _PARAM = 500, 100  # characters at most
 
 
 class ApiError(Exception):

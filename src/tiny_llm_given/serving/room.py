@@ -5,7 +5,7 @@ from typing import Any
 
 __all__ = ["Room", "TooLongError"]
 
-_BEGINNING = 1 << 16  # letters of a long text that are encoded first
+_BEGINNING = 1 << 16  # characters of a long text that are encoded first
 _SHRINKS = {"NoneType": 1, "NFC": 3}  # keyed by normaliser: how many bytes it turns into one byte, at most
 
 
@@ -62,4 +62,4 @@ def _longest_token(tokenizer: Any) -> int | None:
     if shrinks is None or takes_blanks or type(backend.decoder).__name__ != "ByteLevel":
         return None
     names = max((len(str(token).encode()) for token in added), default=0)
-    return shrinks * max(names, *map(len, tokenizer.get_vocab()))  # in a vocabulary's names, a letter is a byte
+    return shrinks * max(names, *map(len, tokenizer.get_vocab()))  # in a vocabulary's names, a character is one byte

@@ -195,7 +195,7 @@ def _items(pattern: str) -> _Items:
 
 @cache
 def _initials(lexicon: Lexicon, group: str, word: str) -> dict[str, list[str]]:
-    """Return all values of a word in a group, keyed by first letter. An empty value, for a word that may be missing,
+    """Return all values of a word in a group, keyed by first character. An empty value, for a word that may be missing,
     has the key ""."""
     lexemes = lexicon.group(group)
     if word == "name":

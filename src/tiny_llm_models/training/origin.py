@@ -27,8 +27,7 @@ BEFORE = ("not recorded, before `{}`, which added the weights", "記録なし（
 
 
 def note_origin(folder: Path, script: str, seed: int, commit: str) -> None:
-    """Write origin.toml when a training begins. When a training continues after an interruption, add the present
-    commit."""
+    """Write origin.toml when training begins. When training resumes after an interruption, add the current commit."""
     known = read_origin(folder) if (folder / FILE).exists() else {"script": script, "commits": []}
     commits = list(dict.fromkeys([*known["commits"], commit]))
     folder.mkdir(parents=True, exist_ok=True)

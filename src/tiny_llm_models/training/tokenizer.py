@@ -16,7 +16,7 @@ from .vocabulary import english_words, single_tokens, word_pattern
 __all__ = ["save_tokenizer", "train_tokenizer", "with_fewer_merges"]
 
 # How often a word is repeated in the tokenizer's training text, per text of the corpus:
-_REPEATS = 1 / 3  # words that must become one token, and that are therefore more frequent than most pairs of letters
+_REPEATS = 1 / 3  # words that must become one token, and that are therefore more frequent than most pairs of characters
 _HINTS = 1 / 60  # other English words, because otherwise runs of hiragana would displace rare words
 
 

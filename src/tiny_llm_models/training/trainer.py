@@ -32,7 +32,7 @@ Figures: TypeAlias = dict[str, Any]
 _TOLD = 2  # the greatest weight of a story's tokens, except the tokens of words for persons and things
 _SAVE_SECONDS = 120
 _LOG_STEPS = 20
-_WORTH_COMPILING = 5000  # documents; compiling takes half a minute, so shorter trainings are faster without it
+_WORTH_COMPILING = 5000  # documents; compiling takes half a minute, so shorter runs are faster without it
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Trainer:
     half.
 
     Raises:
-        ValueError: the folder belongs to a training with another number of documents.
+        ValueError: the folder belongs to a training run with another number of documents.
     """
 
     def __init__(
@@ -217,7 +217,7 @@ class Trainer:
     def _resume(self) -> None:
         state = torch.load(self._checkpoint, map_location=self._device)
         if (found := state.get("documents")) != self._documents:
-            raise ValueError(f"{self._checkpoint}: expected a training of {self._documents} documents, got {found}")
+            raise ValueError(f"{self._checkpoint}: expected a run of {self._documents} documents, got {found}")
         self.model.load_state_dict(state["model"])
         for optimizer, saved in zip(self._optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
@@ -243,7 +243,7 @@ class Trainer:
 
 
 def joined_logs(trainers: Sequence[Trainer]) -> str:
-    """Join the logs of successive trainings into one. Steps and tokens count on from one log to the next."""
+    """Join the logs of successive training runs into one. Steps and tokens count on from one log to the next."""
     lines: list[dict[str, Any]] = []
     for trainer in trainers:
         before = lines[-1] if lines else {"step": 0, "tokens": 0}

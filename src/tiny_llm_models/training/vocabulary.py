@@ -14,7 +14,7 @@ __all__ = ["english_words", "lexicon_words", "single_tokens", "told_with_gaps", 
 
 GAP = "◇"
 _PROBES = 1000  # stories that are searched for words of the lexicon inside other words
-_SHORT = 3  # letters; only words of at most this length can be inside other words
+_SHORT = 3  # characters; only words of at most this length can be inside other words
 _HIRAGANA = re.compile("[ぁ-ゖ]")
 _ONE_SCRIPT = re.compile("[一-鿿々]+|[ァ-ヺー]+")
 # A word has only one script. In Japanese, this separates names and things (kanji, katakana) from particles (hiragana).
@@ -54,8 +54,8 @@ def lexicon_words(words: Lexicon) -> list[str]:
 def word_pattern() -> str:
     """Return the regular expression (Oniguruma's) whose matches are words. BPE merges bytes only within a word.
 
-    The expression finds Japanese words of the lexicon within runs of hiragana, too, except where the same letters are
-    part of another word, such as うし in どうして.
+    The expression finds Japanese words of the lexicon within runs of hiragana, too, except where the same characters
+    are part of another word, such as うし in どうして.
     """
     japanese = lexicon("japanese")
     mixed = [word for word in lexicon_words(japanese) if not _ONE_SCRIPT.fullmatch(word)]
@@ -75,10 +75,11 @@ def told_with_gaps(words: Lexicon, seed: int) -> tuple[str, str]:
 
 
 def _contexts_elsewhere(japanese: Lexicon, words: Iterable[str]) -> dict[str, set[tuple[str, str]]]:
-    """Return the letters around each short word where the word is part of another word in hiragana, keyed by word.
+    """Return the pairs of characters between which a short word is part of another word in hiragana, keyed by word.
 
-    The letter before is "" if the letter after never follows a kind or noun, because then the letter after decides
-    alone. Pairs of letters that also surround kinds and nouns are left out, because there the word has to be found.
+    Some characters never follow a kind or noun. If such a character comes after the word, it alone shows that the word
+    is part of another word, so the pair's first character is "". Pairs that also surround kinds and nouns are left out,
+    because the pattern has to find the word between them.
     """
     text = "\n".join(told_with_gaps(japanese, seed)[1] for seed in range(_PROBES))
     around = set(_around(text, GAP))
@@ -95,14 +96,14 @@ def _contexts_elsewhere(japanese: Lexicon, words: Iterable[str]) -> dict[str, se
 
 
 def _around(text: str, word: str) -> list[tuple[str, str]]:
-    """Return the letters before and after each occurrence of a word."""
+    """Return the characters before and after each occurrence of a word."""
     return [
         (text[match.start() - 1], text[match.end()]) for match in re.finditer(f"(?<=.){re.escape(word)}(?=.)", text)
     ]
 
 
 def _unless(word: str, contexts: Iterable[tuple[str, str]]) -> str:
-    """Return the part of the pattern that excludes a word between any of these pairs of letters."""
+    """Return the part of the pattern that excludes a word between any of these pairs of characters."""
     return "".join(
         f"(?!{f'(?<={re.escape(before)})' if before else ''}{word}{re.escape(after)})"
         for before, after in sorted(contexts)

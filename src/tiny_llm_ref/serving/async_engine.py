@@ -33,7 +33,7 @@ class EngineStoppedError(RuntimeError):
 
 @dataclass(frozen=True)
 class Counts:
-    """Numbers of tokens. cached: prompt tokens that did not have to be computed. drafted: guessed tokens. accepted:
+    """Token counts. cached: prompt tokens that did not have to be computed. drafted: guessed tokens. accepted:
     guesses that were accepted. thinking: thinking tokens, which are part of the output."""
 
     prompt: int = 0

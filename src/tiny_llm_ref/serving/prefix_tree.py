@@ -142,7 +142,7 @@ class PrefixTree:
         return node.parent
 
     def _is_evictable(self, node: Node) -> bool:
-        """Tell whether a node is a leaf of the tree whose page only the tree holds."""
+        """Tell whether a node is a leaf of the tree, and the tree is the only holder of its page."""
         is_known = node.parent is not None and node.parent.children.get(node.tokens) is node
         return is_known and not node.children and self.pool.holders(node.page) == 1
 

@@ -15,7 +15,7 @@ from ..thinking import Thinking
 __all__ = ["Prompts"]
 
 _T = TypeVar("_T")
-_LONG = 1 << 14  # letters
+_LONG = 1 << 14  # characters or tokens
 
 
 class Prompts:
@@ -82,5 +82,5 @@ class Prompts:
 
 
 def _encoder_for(length: int) -> str:
-    """Return the name of the thread that encodes a prompt. length: the length of the prompt, in letters or tokens."""
+    """Return the name of the thread that encodes a prompt. length: the prompt's length, in characters or tokens."""
     return "encode" if length < _LONG else "encode-long"

@@ -105,7 +105,7 @@ class GenerationRequest(Parameters):
 
     @property
     def has_usage(self) -> bool:
-        """Tell whether a stream ends with an event that contains the numbers of tokens."""
+        """Tell whether a stream ends with an event that contains the token counts."""
         return self.stream_options is not None and self.stream_options.include_usage
 
     def sampling(self, max_tokens: int, choice: int = 0) -> SamplingParams:

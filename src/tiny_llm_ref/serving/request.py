@@ -39,7 +39,7 @@ class TextStream:
         return self._stops.found
 
     def add(self, token: int) -> None:
-        """Take the next token."""
+        """Add the text of the next token."""
         self.text += self._stops.add(self._detokenizer.add(token))
 
     def finish(self) -> None:
@@ -149,8 +149,8 @@ class Request:
         return None
 
     def finish(self, reason: FinishReason, error: Exception | None = None) -> None:
-        """End the request for this reason. After an error, the text stays as it is, because the text may have raised
-        the error."""
+        """End the request for this reason. After an error, leave the text as it is, because decoding the text may
+        have raised the error."""
         self.status, self.finish_reason, self.error = Status.FINISHED, reason, error
         if self.text is not None and error is None:
             self.text.finish()

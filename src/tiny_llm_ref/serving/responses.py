@@ -55,7 +55,7 @@ class Writer:
         return self._sent(*self.part, [self._delta(index, update)])
 
     def end(self, counts: Counts) -> Sent:
-        """Return the last event, with the numbers of tokens, for a client that asked for usage."""
+        """Return a stream's last event, which reports the token counts to a client that asked for usage."""
         return self._sent(*self.part, [], counts)
 
     def _sent(self, kind: type[Sent], name: str, choices: Sequence[_Json], counts: Counts | None = None) -> Sent:
@@ -79,7 +79,7 @@ class CompletionWriter(Writer):
 
     def __init__(self, *about: Any):
         super().__init__(*about)
-        self._offsets: Counter[int] = Counter()  # the length of each choice's text so far, in letters
+        self._offsets: Counter[int] = Counter()  # the length of each choice's text so far, in characters
 
     def _choice(self, index: int, update: Update) -> _Json:
         logprobs = None if update.logprobs is None else self._logprobs(index, update.logprobs)
@@ -151,16 +151,16 @@ def _usage(counts: Counts) -> _Json:
 
 
 def _bytes_of(piece: str) -> list[int] | None:
-    """Return the bytes that a token's name stands for in a byte-level vocabulary. Return None if a letter of the name
-    stands for no byte."""
+    """Return the bytes that a token's name stands for in a byte-level vocabulary. Return None if a character of the
+    name stands for no byte."""
     table = _byte_names()
     return [table[letter] for letter in piece] if all(letter in table for letter in piece) else None
 
 
 @cache
 def _byte_names() -> dict[str, int]:
-    """Return the byte that each letter stands for, keyed by letter. The letter of a printable byte has the byte's own
-    number. The letters of the other bytes have the numbers from 256 on, in order.
+    """Return the byte that each character stands for, keyed by character. A printable byte is written as the character
+    with the same code point. The other bytes are written as the characters from code point 256 on, in order.
 
     Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.2.
     """

@@ -57,7 +57,7 @@ class Speculative(Decoding):
         self.plain = Decoding() if plain is None else plain
 
     def draft(self, batch: Batch, cache: RequestCache, max_length: int) -> Batch:
-        """Let the drafter guess, in one call, for all chunks that have logits. Add the guesses to these chunks."""
+        """Let the drafter guess, in one call, for all chunks that need logits. Add the guesses to these chunks."""
         requests = [chunk.request for chunk in batch.chunks if chunk.num_logits]
         wanted = [(request, self.wanted(request, max_length)) for request in requests]
         for request, draft in zip(requests, self.drafter.propose(wanted), strict=True):
