@@ -22,7 +22,7 @@ _FIRST = 256  # how many of a row's largest logits the filters look at first
 
 @dataclass(frozen=True)
 class Settings:
-    """The sampling parameters of N rows: each field is an array with one value per row, as in `make_sampler`."""
+    """The sampling parameters of N rows: each field has one value per row for that parameter of `make_sampler`."""
 
     temperature: NDArray[np.float32]
     top_k: NDArray[np.int64]
@@ -44,7 +44,7 @@ class Settings:
         return keeps
 
     def rows(self, which: NDArray[np.intp]) -> "Settings":
-        """Return the parameters of some rows. which: the indices of these rows."""
+        """Return the parameters of the rows with these indices."""
         return Settings(self.temperature[which], self.top_k[which], self.top_p[which], self.min_p[which])
 
 
@@ -67,15 +67,15 @@ def sample_rows(logits: Logits, settings: Settings, chances: NDArray[np.float64]
     """Draw one token for each row, with the same probabilities as a sampler that `make_sampler` makes from the row's
     settings.
 
-    Sort a row's logits, the largest first, and equal logits by token id, the smallest first. Each filter keeps a
-    beginning of this list. Top-k keeps top_k tokens (`apply_top_k` keeps more if several logits equal the smallest kept
-    one). Top-p scales the probabilities of these tokens so that they sum to 1, and keeps the shortest beginning whose
+    Sort a row's logits, the largest first, and equal logits by token id, the smallest first. Each filter keeps a prefix
+    of this list. Top-k keeps top_k tokens (`apply_top_k` keeps more if several logits equal the smallest kept logit).
+    Top-p scales the probabilities of these tokens so that they sum to 1, and keeps the shortest prefix whose
     probabilities sum to top_p or more. Min-p keeps the tokens at least min_p times as likely as the first token.
     Go through the kept tokens in the order of the vocabulary, and add up their probabilities, scaled so that the
     probabilities of all kept tokens sum to 1. The drawn token is the first token at which the sum exceeds the row's
-    chance. Compute the sums in float64, so that small probabilities count.
-    first: how many of a row's largest logits the filters look at first. If the filters may keep more tokens, they look
-    at all logits, so the drawn tokens are the same for every `first`. A row that keeps all tokens is not sorted.
+    number in `chances`. Compute the sums in float64, so that small probabilities count.
+    first: how many of a row's largest logits the filters look at first. If a filter may keep more tokens, all logits
+    are searched, so `first` never changes which tokens are drawn. A row that keeps all tokens is not sorted.
     Shapes: logits: N x V, chances: N, from 0 to less than 1 -> N tokens. No temperature is 0.
 
     Task: w3d2.3
@@ -93,7 +93,7 @@ def sample_rows(logits: Logits, settings: Settings, chances: NDArray[np.float64]
 
 
 def _weights(logits: Logits, top: Logits, temperature: NDArray[np.float32] | np.float32) -> Logits:
-    """Return probabilities, up to a factor that all tokens of a row share. top: the largest logit of each row."""
+    """Return each row's probabilities, all multiplied by the same factor. top: the largest logit of each row."""
     with np.errstate(over="ignore"):  # the difference of two logits may overflow in float32
         weights: Logits = np.exp((logits - top) / temperature)
     return weights
@@ -126,7 +126,7 @@ def _draw(row: Logits, top: Logits, temperature: np.float32, least: np.float32, 
     """Return the token that `chance` selects from the tokens with the `count` largest logits of a row. least: the
     smallest of these logits."""
     tokens = np.flatnonzero(row >= least)
-    if len(tokens) > count:  # several logits equal the smallest one: keep the first of them
+    if len(tokens) > count:  # several logits equal `least`: keep the first of these tokens
         tokens = np.delete(tokens, np.flatnonzero(row[tokens] == least)[count - len(tokens) :])
     weights = _weights(row[tokens], top, temperature)
     sums = np.cumsum(weights, dtype=np.float64)

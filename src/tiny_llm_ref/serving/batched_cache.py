@@ -16,7 +16,7 @@ __all__ = ["BatchedKVCache", "BatchedKVCacheLayer", "SlotRows", "Span", "attend_
 
 @dataclass(frozen=True)
 class Span:
-    """Rows first to last (exclusive) of a step, which hold the newest of a request's `length` stored positions."""
+    """The rows first to last (exclusive) of a step: the newest of a request's `length` stored positions."""
 
     first: int
     last: int
@@ -75,7 +75,7 @@ class BatchedKVCacheLayer:
         self._attention = attention
 
     def store(self, key: mx.array, value: mx.array, slots: mx.array, positions: mx.array) -> None:
-        """Write row t's key and value to position positions[t] of slot slots[t], overwriting any older key and value.
+        """Write row t's key and value to position `positions[t]` of slot `slots[t]`, replacing older keys and values.
 
         The first call makes the arrays `keys` and `values`, with the dtypes of key and value.
         Shapes: key and value: T x H_kv x 1 x D, slots and positions: T, integers.
@@ -90,7 +90,7 @@ class BatchedKVCacheLayer:
         self.values[slots, :, positions] = value[:, :, 0]
 
     def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None, rows: SlotRows) -> mx.array:
-        """Store all keys and values, then let each request's rows attend to its slot, as `RowsLayer.attend` says.
+        """Store all keys and values, then let each row attend to its request's slot, as `RowsLayer.attend` says.
 
         Task: w3d1.2
         """

@@ -23,8 +23,8 @@ class Prompts:
 
     A thread does one task after the other. A task that has not begun is dropped when nothing waits for it any more; a
     task that has begun ends soon, because `Room` and `ChatTemplate` limit it. Long texts have a thread of their own, so
-    that short texts do not wait for them, and a tokenizer of their own, because only one thread may use a tokenizer at
-    a time.
+    that short texts do not wait for long texts, and a tokenizer of their own, because only one thread may use a
+    tokenizer at a time.
     """
 
     def __init__(self, tokenizer: Any, max_length: int):

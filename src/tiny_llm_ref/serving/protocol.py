@@ -95,7 +95,7 @@ class GenerationRequest(Parameters):
 
     @property
     def default_max_tokens(self) -> int | None:
-        """Return max_tokens for a client that does not set it; None means as many tokens as there is room for."""
+        """Return max_tokens for a client that sets none; None means as many tokens as the context has room for."""
         return None
 
     @property
@@ -188,7 +188,7 @@ class ChatRequest(GenerationRequest, HarmlessDefaults):
 
     @property
     def wants_thinking(self) -> tuple[str, bool | None]:
-        """Return the name and value of the parameter that turns thinking on or off. The value is None if unset."""
+        """Return the name and value of the parameter that turns thinking on or off. An unset value is None."""
         if self.reasoning_effort is not None:
             return "reasoning_effort", self.reasoning_effort != "none"
         return "chat_template_kwargs", self.chat_template_kwargs.enable_thinking

@@ -64,11 +64,11 @@ class Request:
     id: a name that no other request has. prompt, output: token ids; the output never contains an end token (`add`).
     text: an object that turns the output into text; None if no text is needed.
     finish_reason: why the request finished: "stop" (an end token or stop string came), "length" (it has all tokens that
-    it may have), "abort" (its client no longer wants it), "error" (`error` is the exception); until then None.
-    pages: the cache's pages that hold its keys and values, in the order of its positions. A slot is one long page.
-    num_computed_tokens: how many of its first tokens are computed: their keys and values are in these pages.
+    it may have), "abort" (its client no longer wants it), "error" (`error` is the exception). Until then, it is None.
+    pages: the cache's pages that hold the request's keys and values, in the order of positions; a slot is one page.
+    num_computed_tokens: how many of the request's first tokens have their keys and values in these pages.
         `RequestCache.commit` raises this number after a step. The next step writes to positions after these tokens.
-    num_cached_tokens: how many tokens of its prompt the cache held when the request first ran (day 5); None until
+    num_cached_tokens: how many of the prompt's tokens were in the cache when the request first ran (day 5); None until
         then.
     logprobs: the log-probabilities of each chosen token, an end token included, if `params.num_logprobs` asks for them.
     draft: the guesses for the current step; None means no guesses (day 6). num_drafted, num_accepted: how many tokens
@@ -126,7 +126,7 @@ class Request:
         return self.num_tokens - self.num_computed_tokens
 
     def add(self, token: int, eos_token_ids: Collection[int], max_length: int) -> None:
-        """Take the next token: append it to the output, and finish the request if it ends here.
+        """Append the next token to the output, and finish the request if this token ends it.
 
         The request ends with "stop" at one of eos_token_ids, unless it ignores these, and at one of its own
         stop_token_ids: such a token is added to neither output nor text. The request also ends with "stop" if the text

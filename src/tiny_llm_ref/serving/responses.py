@@ -47,7 +47,7 @@ class Writer:
         return self._sent(*self.whole, [self._choice(i, each) for i, each in enumerate(choices)], counts)
 
     def begin(self, index: int) -> Sent | None:
-        """Return the event with which a choice's stream begins; None if there is no such event."""
+        """Return the event with which a choice's stream begins. Return None if there is no such event."""
         return None
 
     def chunk(self, index: int, update: Update) -> Sent:

@@ -59,9 +59,9 @@ class ServedModel:
 @dataclass(frozen=True)
 class Limits:
     """The limits for clients. max_body: how many bytes a body may have. timeout: how many seconds a request may take.
-    api_key: the key that clients have to send; None means that no key is needed. origins: web pages, other than the
-    server's own, whose scripts may send requests. names: the names, in addition to this machine's local names, by which
-    clients may call the server; None means any name."""
+    api_key: the key that clients have to send; None means that no key is needed. origins: the origins of web pages,
+    other than the server's own, whose scripts may send requests. names: the names, in addition to this machine's local
+    names, by which clients may call the server; None means any name."""
 
     max_body: int = 1 << 20
     timeout: float = 600.0
@@ -105,7 +105,7 @@ class Server:
             yield Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])
 
     def guarded(self, handler: _Handler) -> _Handler:
-        """Return a handler that refuses clients that do not know the key."""
+        """Return a handler that refuses clients that do not send the key."""
 
         async def guarded(request: HttpRequest) -> ASGIApp:
             key, (scheme, _, given) = self.limits.api_key, request.headers.get("authorization", "").partition(" ")
@@ -190,8 +190,8 @@ class Server:
         writer: Writer,
         thoughts: Callable[[], Thoughts | None] = lambda: None,
     ) -> ASGIApp:
-        """Serve n choices for each prompt, and answer as a whole or piece by piece. thoughts: a function that makes the
-        reader of a choice's thinking."""
+        """Serve n choices for each prompt. Return the whole answer, or a stream of its pieces. thoughts: a function
+        that makes the reader of a choice's thinking."""
         choices = []
         for tokens, text in prompts:
             max_tokens = self._max_tokens(body, len(tokens))
