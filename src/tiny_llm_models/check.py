@@ -30,8 +30,8 @@ def language_of(story: str) -> str:
 def stories_in(text: str, jsonl: bool) -> Iterator[str]:
     """Yield the stories of a file.
 
-    jsonl: whether each line holds one story, as a JSON string or as an object with a "text". Otherwise, each paragraph
-    is one story.
+    jsonl: whether each line holds one story, as a JSON string or as a JSON object with the key "text". Otherwise, each
+    paragraph is one story.
 
     Raises:
         ValueError: a line of JSON is neither a string nor such an object.
@@ -79,7 +79,7 @@ def check(
 
 
 def _printable(text: str) -> str:
-    """Replace characters that a terminal cannot show with U+FFFD."""
+    """Replace each character that a terminal cannot show by U+FFFD."""
     return "".join(each if each.isprintable() else "\ufffd" for each in text)
 
 

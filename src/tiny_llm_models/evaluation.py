@@ -41,8 +41,8 @@ Model: TypeAlias = Callable[[mx.array], mx.array]
 
 # The relative frequency of each kind of question. "unsaid", whose questions no story answers, is not in this table.
 KINDS = {"where": 8, "first": 3, "holder": 3, "person": 3, "content": 2, "colour": 1, "plot": 4}
-LENGTHS = {"short": (0, 200), "long": (850, 950)}  # least and most tokens of stories, question and template
-_EASY_KEPT = 0.15  # this share of questions whose answer is the story's last place is kept: guessing must not pay off
+LENGTHS = {"short": (0, 200), "long": (850, 950)}  # the fewest and the most tokens of a prompt
+_EASY_KEPT = 0.15  # of the questions that the story's last place answers, the share that is kept, against guessing
 _STOPPED = {"short": 0.8, "long": 0.4}  # the share of stories that stop early, so that things may be in any place
 _BATCH_TOKENS = 8192
 
@@ -110,18 +110,19 @@ def perplexity(model: Model, texts: Sequence[list[int]]) -> float:
 
 
 def agreement(one: Model, other: Model, texts: Sequence[list[int]]) -> float:
-    """Return the share of positions at which the greedy choices of both models are equal. texts: token ids."""
+    """Return the share of positions at which both models choose the same token greedily. texts: token ids of each
+    text."""
     same, count = 0.0, 0.0
     for batch in _batches(texts):
         equal = mx.argmax(one(batch.tokens), axis=-1) == mx.argmax(other(batch.tokens), axis=-1)
-        counted = batch.counted[:, 1:]  # does not count the choice after the last token
+        counted = batch.counted[:, 1:]  # leaves out the choice after the last token
         same += _sum(equal[:, :-1] * counted)
         count += _sum(counted)
     return same / count
 
 
 def held_out_stories(language: str, count: int) -> list[str]:
-    """Return stories told with seeds that the training does not use. Each story ends with the end token."""
+    """Return stories told with seeds that training does not use. Each story ends with the end token."""
     return [tell(lexicon(language), Random(f"held-out {language} {index}")).text + END for index in range(count)]
 
 

@@ -1,4 +1,4 @@
-"""A program that tells and checks stories in English and Japanese, and so writes the models' training text."""
+"""A program that tells stories in English and Japanese, for the models' training text, and that checks stories."""
 
 from .lexicon import LANGUAGES, Entity, Lexicon, lexicon
 from .story import Story

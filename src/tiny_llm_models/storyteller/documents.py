@@ -19,7 +19,7 @@ from .wishes import Wish
 __all__ = ["Document", "Mix", "document", "question_prompt", "tell_several"]
 
 _GAPS = ("\n\n", "\n")  # between a story and a question; half of the documents have the blank line
-_OPENING = 2  # the least number of sentences in an opening, which decides the story's plot
+_OPENING = 2  # the fewest sentences in an opening; the opening decides the story's plot
 _SHORT = 0.25  # the share of stories that are told without optional lines
 
 
@@ -29,7 +29,7 @@ class Document:
 
     pieces: list[tuple[str, float]]
     subjects: list[str]  # the names and nouns that questions may ask about; empty if the document has no questions
-    named: list[str] = field(default_factory=list)  # the words for the persons and things of a told story
+    named: list[str] = field(default_factory=list)  # the words for the persons and things of a story to learn
 
     @property
     def text(self) -> str:
@@ -43,10 +43,10 @@ class Mix:
     long: the share of documents with 2 to `stories` stories in a row.
     shares: the shares of the other documents, keyed by kind. The remaining documents have questions.
     strange: of the documents with questions, the share that has invented names and unknown things.
-    stopped: of the stories in documents with questions, the share that stops early, so that a thing may be in any of
-    its places.
-    told: of the documents with questions and with ordinary, complete stories, the share whose stories the model learns.
-    scenes: the share of scenes among the stories.
+    stopped: of the stories in documents with questions, the share that stops early, so that any of a thing's places may
+    be the thing's last place.
+    told: of the documents with questions about ordinary, complete stories, the share whose stories the model learns to
+    tell. scenes: the share of scenes among the stories.
     questions: at most this many questions are asked about the stories of a document.
     gaps: how rare the questions of a kind are, as in `ask`.
     """
@@ -90,7 +90,7 @@ def tell_several(
 ) -> list[Story]:
     """Tell up to `count` stories that have no person and no thing in common.
 
-    There are fewer stories if the lexicon has too few words. recast: as in `tell`. scenes: the share of scenes.
+    Tell fewer stories if the lexicon has too few words. recast: as in `tell`. scenes: the share of scenes.
     """
     stories: list[Story] = []
     for _ in range(count):
@@ -112,7 +112,7 @@ def _story(words: Lexicon, random: Random) -> Story:
 
 
 def _turn(said: list[tuple[str, float]], *answer: tuple[str, float]) -> list[tuple[str, float]]:
-    """Return the user's message and the answer in the chat template, in weighted pieces."""
+    """Return the user's message and the answer in the chat template, as pieces of text with weights."""
     *pieces, (last, weight) = answer
     return [
         ("<|im_start|>user\n", 0),
@@ -143,8 +143,8 @@ def _named(story: Story) -> list[str]:
 
 
 def _opening(story: Story) -> str:
-    """Return the first sentences, up to a place where the tokenizer also splits the text. The tokenizer keeps 。「
-    together."""
+    """Return a story's first sentences, at least _OPENING. The tokenizer, too, splits the text at the opening's end, so
+    the end is not between 。 and 「."""
     space, sentences = story.lexicon.space, story.sentences
     cuts = (n for n in range(_OPENING, len(sentences)) if space or sentences[n][0].isalnum())
     return space.join(sentences[: next(cuts, len(sentences))])

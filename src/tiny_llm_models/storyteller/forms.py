@@ -12,7 +12,7 @@ __all__ = ["Forms", "Mismatch"]
 _Items = tuple[tuple[str, str], ...]  # a form's pattern: words, each with the text after it, and text without a word
 Mismatch = tuple[str, str]  # the kind of a fault, and an explanation
 _BASE = {"person": ("name", "kind", "look"), "thing": ("noun", "look"), "spot": ("at", "noun"), "place": ("at", "noun")}
-_FOLLOWS = {"person": ("gender",)}  # words that follow from the base words if the entity has them
+_FOLLOWS = {"person": ("gender",)}  # words that follow from the base words
 
 
 class Forms:
@@ -41,8 +41,8 @@ class Forms:
         return entity["name"] or entity["noun"] or entity["kind"] or entity["look"]
 
     def at(self, place: int, group: str, form: str, known: Entity | None, capital: bool) -> list[tuple[int, Entity]]:
-        """Return all readings of this form at this place: the form's end, and the entity with the words known so
-        far."""
+        """Return all readings of this form at this place. A reading is the index of the form's end, and the entity with
+        the words that are known after the form."""
         key = (place, group, form, known, capital)
         if key not in self._found:
             self._found[key] = list(self._search(place, group, form, known, capital))
@@ -79,7 +79,7 @@ class Forms:
         sort = self._lexicon.sort(group)
         every = sort
         complete = self._lexicon.complete(group, words) or self._lexicon.complete(every, words)
-        if complete is None:  # for a boy with a girl's name, for example, the kind decides
+        if complete is None:  # if a boy has a girl's name, for example, the kind decides the gender
             kind = self._lexicon.complete(every, {"kind": words["kind"]}) if "kind" in words else None
             gender = (kind or {}).get("gender") or self._lexicon.gender_of.get(words.get("name", ""), "")
             complete = {**words, **({"gender": gender, **self._lexicon.genders[gender]} if gender else {})}
@@ -101,8 +101,8 @@ class Forms:
     def clash(
         self, known: Entity, words: Mapping[str, str], others: Iterable[Entity]
     ) -> tuple[Entity, tuple[Mismatch, ...]] | None:
-        """Return the entity with both the known and the new words, and their mismatch. Return None if the words
-        agree."""
+        """Return an entity with both the known and the new words, and the mismatch between these words. Return None if
+        the words agree."""
         merged = {**known.words, **words}
         if merged == known.words or self._lexicon.complete(known.sort, merged):
             return None
@@ -149,7 +149,8 @@ class Forms:
     def _pattern(
         self, items: _Items, number: int, place: int, group: str, words: dict[str, str], capital: bool
     ) -> Iterator[tuple[int, dict[str, str]]]:
-        """Yield the ways to read a pattern's items from the index `number` on: the end of the items, and the words."""
+        """Yield the ways to read a pattern's items from item `number` on. A way is the index of the items' end, and the
+        words that were read."""
         if number == len(items):
             yield place, words
             return

@@ -30,13 +30,13 @@ _LOOKS = {"person": 0.4, "thing": 0.85}  # the share of entities with a look
 
 
 def words_of(value: str | list[str]) -> list[str]:
-    """Return the words of a file's entry, which is a text with spaces between words, or a list if a word contains a
-    space."""
+    """Return the words of an entry in a file. The entry is a text with spaces between words, or a list if a word
+    contains a space."""
     return value.split() if isinstance(value, str) else value
 
 
 def capitalised(text: str) -> str:
-    """Return the text with a capital first letter, after a quotation mark if there is one."""
+    """Return the text with its first letter as a capital. A quotation mark may come before this letter."""
     start = text[:1] == '"'
     return text[:start] + text[start : start + 1].upper() + text[start + 1 :]
 
@@ -51,7 +51,7 @@ class Lexeme:
 
     sort: str
     groups: frozenset[str]
-    words: Mapping[str, str]  # kind or noun, at, and words that follow from these
+    words: Mapping[str, str]  # the kind or the noun, the preposition (at), and words that follow from these
     looks: tuple[str, ...] = ()
     gender: str = ""  # for a kind of person with only one gender
     nameless: bool = False
@@ -173,7 +173,7 @@ class Lexicon:
         return None
 
     def _complete(self, lexeme: Lexeme, known: Mapping[str, str]) -> dict[str, str] | None:
-        """Complete the words for one lexeme. Return None if they contradict the lexeme.
+        """Complete the words for one lexeme. Return None if the known words contradict the lexeme.
 
         The lexeme's own words are added if all words that identify the lexeme are known.
         """
@@ -202,7 +202,8 @@ class Lexicon:
         return self.fill(self.pattern(entity, form), entity)
 
     def pattern(self, entity: Entity, form: str) -> str:
-        """Return the first pattern of a form for which the entity has all words, or the form's last pattern."""
+        """Return the first of a form's patterns for which the entity has all words. If there is none, return the last
+        pattern."""
         patterns = self.patterns(entity.sort, form)
         return next((each for each in patterns if all(entity[word] for word in needed(each))), patterns[-1])
 
@@ -227,7 +228,8 @@ class Lexicon:
         return self.forms[sort][form]
 
     def is_subject(self, form: str) -> bool | None:
-        """Tell whether a form marks the subject. Return None in a language whose forms never mark the subject."""
+        """Tell whether a form marks the subject of its sentence. Return None if no form of the language marks the
+        subject."""
         return form in self.subjects if self.subjects else None
 
     def article(self, word: str) -> str:
@@ -237,7 +239,7 @@ class Lexicon:
     def _name(self, lexeme: Lexeme, random: Random, taken: list[str]) -> str:
         """Draw a name that is easy to tell from the names in `taken`.
 
-        No name contains another one, and in English, initials differ if possible.
+        No name contains another name. In English, the names have different initials if possible.
         """
         if lexeme.nameless:
             return ""

@@ -23,7 +23,7 @@ __all__ = ["Report", "lint_plot", "lint_words"]
 
 TELLINGS = 300
 _UNKNOWN = 10  # the least number of unknown things that are kept for tests
-_DIFFERENT = 0.5  # the least share of tellings that must differ
+_DIFFERENT = 0.5  # at least this share of the tellings must differ from one another
 
 _SORTS_ASKED = {"who": ("person",), "thing": ("thing",), "spot": ("spot", "place"), "place": ("place", "spot")}
 _SORTS_REQUESTED = {**_SORTS_ASKED, HERO: ("person",), "place": ("place",), GIST: ()}
@@ -178,7 +178,8 @@ def _effects(lexicon: Lexicon, plot: Plot, line: Line) -> Iterator[str]:
 
 
 def _unnamed(lexicon: Lexicon, plot: Plot, line: Line, named: set[str]) -> Iterator[str]:
-    """Yield effects whose spot or place no line names, because the story then says nothing about that place."""
+    """Yield effects whose spot or place no line names. After such an effect, a reader does not know where the thing
+    is."""
     for effect in line.effects:
         where = effect.where
         if where in plot.cast and where not in named and lexicon.sort(plot.cast[where]) in ("spot", "place"):

@@ -14,9 +14,9 @@ from .net import Edge
 
 __all__ = ["Match", "Matcher"]
 
-_RESULTS = 12  # the most readings of one line at one place that are followed
+_RESULTS = 12  # of one line at one place, the most readings that are followed
 _STOP = re.compile('[.!?] "?')  # the end of a sentence
-_FUEL = 400_000  # the most parts of lines that are compared in one text
+_FUEL = 400_000  # the most parts of lines that are compared with one text
 
 
 class Match(NamedTuple):
@@ -35,7 +35,7 @@ class Match(NamedTuple):
     past: tuple[Entity, ...] = ()
     met: frozenset[str] = frozenset()
     introduced: frozenset[str] = frozenset()
-    mismatches: tuple[tuple[int, Mismatch], ...] = ()  # each with the index of a character
+    mismatches: tuple[tuple[int, Mismatch], ...] = ()  # each with an index in the text
 
 
 class Matcher:
@@ -57,7 +57,8 @@ class Matcher:
     ) -> list[Match]:
         """Return the ways to read a line at the place where `start` ends.
 
-        groups: role -> group. budget: the most mismatches that are allowed. known: roles that need no introduction.
+        groups: the group of each role, keyed by role. budget: the most mismatches that are allowed. known: roles that
+        need no introduction.
         """
         self._groups, self._start, self._budget, self._local = groups, start.end, budget, edge.local
         if edge.local:
@@ -76,7 +77,8 @@ class Matcher:
         return found
 
     def _introductions(self, match: Match, before: Mapping[str, Entity], known: Sequence[str]) -> Match:
-        """Add a mismatch for each person and thing that the story has not introduced."""
+        """Add a mismatch for each person and thing that the line names but that neither the line nor the story
+        introduced."""
         for role in sorted(match.met - match.introduced):
             entity = match.cast[role]
             if role in before or role in known or entity.sort not in ("person", "thing"):
@@ -116,7 +118,7 @@ class Matcher:
                 yield from self._read(option, 0, at)
 
     def _literal(self, literal: str, start: int) -> int:
-        """Return the end of the literal if the text has it at this place, otherwise -1."""
+        """Return the index of the literal's end if the text contains the literal at this place, otherwise -1."""
         if self._text.startswith(literal, start) and not (literal[:1].islower() and self._begins(start)):
             return start + len(literal)
         if self._begins(start) and self._text.startswith(capitalised(literal), start):
@@ -150,8 +152,8 @@ class Matcher:
     def _named(
         self, slot: Slot, form: str, entity: Entity | None, capital: bool, at: Match
     ) -> Iterator[tuple[int, Entity, tuple[Mismatch, ...]]]:
-        """Yield the readings of a form: its end in the text, the entity that it names, and mismatches with known
-        facts."""
+        """Yield the readings of a form. A reading is the index of the form's end, the entity that the form names, and
+        the mismatches with known facts."""
         if form == "":
             if entity is not None:
                 yield at.end, entity, ()

@@ -49,7 +49,7 @@ class Net:
         self._closures: dict[tuple[int, World], tuple[int, ...]] = {}
 
     def expected(self, point: int, world: World) -> list[Edge]:
-        """Return the lines that may come next, without testing their own conditions."""
+        """Return the lines that may come next. The conditions of these lines are not tested."""
         return [edge for each in self._closure(point, world) for edge in self._lines[each]]
 
     def may_end(self, point: int, world: World) -> bool:

@@ -33,7 +33,7 @@ class Question:
     kind: one of KINDS. "plot" is one of the plot's own questions. The story does not answer a question of kind
     "unsaid".
     value: the place, person, thing or colour in the answer.
-    last_mentioned: the answer with the story's last place, which a mere guess would give; "" if the question does not
+    last_mentioned: the answer with the last place in the story, which is the easiest guess; "" if the question does not
     ask for a place.
     """
 
@@ -46,8 +46,7 @@ class Question:
 
 @dataclass(frozen=True)
 class _Option:
-    """A possible question. lines: the question's kind, a key of `ROLES`; the lines of this kind in rules.toml give the
-    wording.
+    """A possible question. lines: a key of `ROLES`. The lines with this key in rules.toml give the question's wording.
 
     answered: whether the story answers the question.
     """
@@ -72,8 +71,8 @@ def ask(
     """Ask up to `count` different questions about stories that have no person and no thing in common.
 
     kinds: the kinds to ask, by default all. The kinds take turns if the stories allow it.
-    gaps: how rare the questions of a kind are, by default 2. A kind with half the gap is asked twice as often.
-    recast: as in `tell`, for the persons and things of questions that no story answers.
+    gaps: how rare the questions of a kind are, keyed by kind; 2 by default. A kind with half the gap is asked twice as
+    often. recast: as in `tell`, for the persons and things of questions that no story answers.
     """
     options = [
         option for option in _options(stories, random, recast or (lambda one: one)) if not kinds or option.kind in kinds

@@ -96,7 +96,7 @@ class Reader:
         return self._result(threads)
 
     def run(self, threads: Sequence[Thread]) -> tuple[list[Thread], list[Thread]]:
-        """Read until a fault. Return the readings that reach the end of the story, and the readings that came
+        """Read until a fault. Return the readings that reached the end of the story, and the readings that came
         furthest."""
         agenda: dict[int, dict[object, Thread]] = {}
         for thread in threads:
@@ -148,7 +148,7 @@ class Reader:
         )
 
     def sentence_at(self, place: int) -> int:
-        """Return the number of the sentence that has the character at this index."""
+        """Return the number of the sentence that contains the character at this index."""
         return next((i for i, (_, end) in enumerate(self.spans) if place < end), len(self.spans) - 1)
 
     def no_end(self) -> Fault:

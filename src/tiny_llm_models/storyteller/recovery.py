@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["Recovery"]
 
 _BUDGET = 3  # the most mismatches between a line and its text
-_SKIPPED = 3  # the most sentences of an unknown line
-_AHEAD = 8  # the most sentences of a line
+_SKIPPED = 3  # the most sentences that are skipped as unknown
+_AHEAD = 8  # the most sentences that a line may have
 _KEPT = 24  # the most readings that are kept
 
 
@@ -46,11 +46,12 @@ class Recovery:
         return [thread for thread in threads if thread.cost <= least][:_KEPT]
 
     def _expected(self) -> list[Thread]:
-        """Return the readings after a line that may come here, but was told with other names, things or pronouns."""
+        """Return the readings after a line that may come here, but that the text tells with wrong names, things or
+        pronouns."""
         return [after for thread in self._threads for after in self._reader.steps(thread, _BUDGET)]
 
     def _elsewhere(self) -> Iterator[Thread]:
-        """Yield the readings after a line of this plot that belongs in another place."""
+        """Yield the readings after a line that belongs to this plot, but not at this place."""
         for thread in self._threads:
             for edge in self._possible[thread.net]:
                 for after in self._reader.step(thread, edge, _BUDGET):
@@ -62,8 +63,8 @@ class Recovery:
                     yield replace(thread, match=after.match, faults=after.faults, cost=after.cost)
 
     def _foreign(self) -> list[Thread]:
-        """Return the readings after a line of another plot. This line is added to the plot, or replaces one of its
-        lines."""
+        """Return the readings after a line of another plot. The readings take this line as an addition to their own
+        plot, or as a replacement for one line of their plot."""
         for net in self._reader.nets:
             for edge in self._possible[net]:
                 for match in self._matches(net, edge):
@@ -97,8 +98,7 @@ class Recovery:
         return spans[sentence + 1][0] if sentence + 1 < len(spans) else len(self._reader.text)
 
     def _resumed(self, place: int, faults: list[Fault]) -> list[Thread]:
-        """Move the readings so far to a later place. The skipped text may replace one line of the plot, or
-        none."""
+        """Move the readings so far to a later place. The skipped text counts as one line of the plot, or as none."""
         found: dict[object, Thread] = {}
         for thread in self._threads:
             match = thread.match._replace(end=place, focus=thread.match.focus.next_line(), mismatches=())

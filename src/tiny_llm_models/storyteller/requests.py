@@ -16,7 +16,7 @@ from .wishes import HERO, Wish, about_hero
 __all__ = ["GIST", "Request", "fulfils", "gists", "request"]
 
 GIST = "gist"  # {gist} in a request stands for one of the plot's gists
-_ROLES = ("thing", "place", "spot")  # the roles of a request other than the hero; each role's name is its sort
+_ROLES = ("thing", "place", "spot")  # a request's roles, without the hero; a role is named after its sort
 _HOME = "home"  # a group of places that no request names
 _SHORT, _OTHER_LANGUAGE = 0.2, 0.05  # shares of all requests
 
@@ -63,7 +63,8 @@ def fulfils(story: Story, wish: Wish) -> bool:
 
 
 def gists(story: Story) -> list[Line]:
-    """Return the gists of the plot that suit this story, and that a request may therefore state about the hero."""
+    """Return those of the plot's gists that suit this story. A request for the story may state one of them about the
+    hero."""
     return [gist for gist in story.plot.gists if story.suits(gist)]
 
 

@@ -51,7 +51,7 @@ class Spelling:
 
 
 def known_words(lexicon: Lexicon) -> set[str]:
-    """Return all words of a language's plots and forms; in Japanese, runs of characters of one script."""
+    """Return all words of a language's plots and forms. A Japanese word is a run of characters of one script."""
     return {word for text in _texts(lexicon) for word in _RUN.findall(text)}
 
 

@@ -112,7 +112,7 @@ class Story:
         return roles <= self.cast.keys() and not any(self.world.unmet(line) for line in lines)
 
     def until(self, count: int) -> Story:
-        """Return the story's first lines, as a story that stops early."""
+        """Return the story's first `count` lines, as a story that stops early."""
         lines = self.lines[:count]
         named = {each.role for line in lines for each in line.named}
         cast = {role: entity for role, entity in self.cast.items() if role in named}

@@ -1,4 +1,4 @@
-"""Invented names and unknown things. Only documents with questions use these words, to teach a model to copy any
+"""Invented names and unknown things. Only documents with questions use these words. They teach a model to copy any
 word."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["SPLITS", "held_out", "strange", "unknown"]
 
 SPLITS = ("train", "test")
 _UNSPEAKABLE = re.compile(r"([aiou])\1|(.)\2\2|ンー")
-_INVENTED = 0.7  # the share of names that are invented, in training
+_INVENTED = 0.7  # in training, the share of names that are invented
 
 
 def held_out(word: str) -> bool:
@@ -23,10 +23,11 @@ def held_out(word: str) -> bool:
 
 
 def strange(lexicon: Lexicon, random: Random, split: str) -> Callable[[Entity], Entity]:
-    """Return a function that gives persons invented names and replaces things with unknown things, for `telling.tell`.
+    """Return a function for `telling.tell` that gives persons invented names, and that replaces things with unknown
+    things.
 
     An unknown thing can have any colour. Once all unknown things are used, the remaining things are not replaced.
-    split: "train" or "test", which have different words.
+    split: "train" or "test". The two splits have different words.
     """
     if split not in SPLITS:
         raise ValueError(f"expected one of {SPLITS}, got {split!r}")

@@ -65,8 +65,8 @@ def scene(lexicon: Lexicon, random: Random, taken: Iterable[Entity], recast: Cal
 
 
 def say(lexicon: Lexicon, cast: Mapping[str, Entity], *lines: Line) -> list[str]:
-    """Return the text of lines outside a story, such as a question and its answer, with short forms where these are
-    clear."""
+    """Return the text of lines outside a story, such as a question and its answer, with short forms where their meaning
+    is clear."""
     teller = _Teller(lexicon, Random(0), cast, short=False, share=1)
     return [teller.line(line) for line in lines]
 
@@ -80,7 +80,7 @@ def _cast(
 ) -> dict[str, Entity] | None:
     """Draw a cast, or return None if too few entities are left.
 
-    The entities of the wish are drawn first, so that no other role takes their words.
+    The entities of the wish are drawn first, so that no other role takes the words that the wish names.
     """
     cast: dict[str, Entity] = {}
     try:
@@ -142,7 +142,7 @@ class _Teller:
         return step.options[possible[self._rarest([step.words[i] for i in possible])]] if possible else None
 
     def _text(self, text: Text, cast: Mapping[str, Entity], before: str) -> str:
-        """Return the line so far (`before`), with this text after it."""
+        """Return the line so far (`before`), followed by this text."""
         for part in text:
             if isinstance(part, Choice):
                 before = self._text(part.options[self._rarest(part.words)], cast, before)

@@ -21,7 +21,7 @@ class Wish:
     plot: the plot's name.
     name, kind, look: words for the hero or, if no plot has such a hero, for another person.
     thing, thing_look, place: a thing with its look, and a place, that occur in the story.
-    short: leave out optional lines, and take the shortest of a few tellings.
+    short: whether to leave out optional lines and take the shortest of a few tellings.
     """
 
     plot: str = ""
@@ -35,9 +35,9 @@ class Wish:
 
 
 def about_hero(lexicon: Lexicon, wish: Wish) -> bool:
-    """Tell whether some plot can have the wish's person as its hero.
+    """Tell whether the person of the wish can be the hero of some plot.
 
-    If no plot can, the person may have any role in the story, such as the owl in "a story about an owl".
+    Otherwise, the person may have any role in the story, such as the owl in "a story about an owl".
     """
     person = _person(wish)
     return any(lexicon.complete(plot.cast[HERO], person) is not None for plot in _plots(lexicon, wish))

@@ -206,7 +206,8 @@ def _run(name: str, trainer: Trainer) -> None:
 
 
 def _teacher(recipe: Recipe, out: Path) -> Path | None:
-    """Return the checkpoint from which a draft model learns. Return None if the recipe has no teacher.
+    """Return the checkpoint of the recipe's teacher, from which a draft model learns. Return None if the recipe has no
+    teacher.
 
     Raises:
         typer.BadParameter: the teacher is not trained yet.
@@ -241,7 +242,7 @@ def _stages(share: float, smoke: bool) -> tuple[Stage, ...]:
 
 
 def _texts(count: int, advance: Callable[[int], Any]) -> Iterator[str]:
-    """Yield documents without unknown words or special tokens, because the tokenizer must not learn from these."""
+    """Yield documents without unknown words and without special tokens, because the tokenizer must learn neither."""
     for index in range(count):
         yield re.sub(r"<\|\w+\|>", "\n", document("train", index, Mix(strange=0, stopped=0)).text)
         advance(1)

@@ -18,7 +18,7 @@ from matplotlib import pyplot
 __all__ = ["tables", "write_card"]
 
 
-# The rows and columns of the tables: a key of evaluation.json, and its English and Japanese labels.
+# The rows and columns of the tables, keyed as in evaluation.json, with an English and a Japanese label each.
 _LANGUAGES = {"english": ("English", "英語"), "japanese": ("Japanese", "日本語")}
 _LENGTHS = {"short": ("up to 200", "200 以下"), "long": ("850 to 950", "850〜950")}
 _STORIES = {
@@ -178,7 +178,7 @@ def _time(seconds: float, language: int) -> str:
 
 
 def _count(tokens: float, language: int) -> str:
-    """Return a number of tokens, rounded to millions."""
+    """Return a number of tokens as text, rounded to millions."""
     if language == 0:
         return f"{tokens / 1e6:,.0f} million"
     units = round(tokens / 1e6) * 100  # units of 10,000, as Japanese counts
@@ -215,7 +215,8 @@ def _case(case: str, language: int) -> str:
 
 
 def _table(columns: dict[str, dict[str, Any]], labels: _Labels, language: int) -> str:
-    """Return a Markdown table. columns: heading -> values, which have the same keys as `labels`."""
+    """Return a Markdown table. columns: the values of each column, keyed by heading. The values have the same keys as
+    `labels`."""
     rows = [
         ["", *columns],
         ["---", *["---:"] * len(columns)],
@@ -234,7 +235,7 @@ def _samples(stories: dict[str, Any]) -> str:
 
 
 def _draw(steps: list[dict[str, float]], name: str, path: Path) -> None:
-    """Draw the losses of stories and of answers for each step."""
+    """Draw the loss on stories and the loss on answers at each step."""
     pyplot.rcParams["svg.hashsalt"] = name  # makes the file reproducible
     figure, axes = pyplot.subplots(figsize=(7, 3.5))
     for key, label in (("loss", "stories"), ("answers", "answers")):

@@ -50,6 +50,6 @@ def write_defaults(folder: Path, settings: dict[str, Any]) -> None:
 
 
 def weights_of(folder: Path) -> str:
-    """Return the digest of a checkpoint's weights. Measurements contain this digest, so that outdated measurements are
-    noticed."""
+    """Return the digest of a checkpoint's weights. Each measurement is stored with this digest, so that a measurement
+    of older weights is noticed."""
     return sha256((folder / "model.safetensors").read_bytes()).hexdigest()

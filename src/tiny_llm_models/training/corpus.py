@@ -30,7 +30,7 @@ _WINDOW = 4000  # documents that are sorted by length together
 
 
 def training_document(stage: Stage, index: int) -> Document:
-    """Return the training document with this number: a document of the stage's mix, or only a story."""
+    """Return the training document with this number: a document of the stage's mix, or one that is only a story."""
     is_story = Random(f"train story {index}").random() < stage.stories
     return document("train", index, _STORY if is_story else stage.mix)
 
@@ -39,7 +39,7 @@ def training_document(stage: Stage, index: int) -> Document:
 class _Shard:
     path: Path
     stage: Stage
-    documents: range  # numbers among all training documents
+    documents: range  # the documents' numbers among all training documents
     tokenizer: Path
 
 
@@ -91,7 +91,7 @@ def _shards(folder: Path, stages: Sequence[Stage], number: int) -> Iterator[_Sha
 
 
 def _die_with_parent() -> None:
-    """End this process when its parent ends, so that a killed training leaves no process that still writes shards."""
+    """End this process when its parent ends, so that after a killed training run, no process still writes shards."""
 
     def watch() -> None:
         parent = parent_process()
@@ -131,7 +131,7 @@ class Corpus:
         self._fill = Tokenizer.from_file(str(paths[0].parent / "tokenizer.json")).token_to_id(END)
 
     def plan(self, every: int, seed: str) -> list[list[int]]:
-        """Return the documents' numbers for each batch. The order is random, but documents in a batch have similar
+        """Return the numbers of each batch's documents. The order is random, but documents in a batch have similar
         lengths.
 
         every: one in this many documents is used.

@@ -41,10 +41,10 @@ _Spell = Callable[[str], list[int]]
 class Encoder:
     """An encoder from documents to token ids.
 
-    If every name and thing were a single token, a model would only learn to copy these tokens. So in some documents,
-    the names and things that questions ask about are respelled: some words become made-up words, some are cut into
-    pieces (compare BPE-dropout, Provilkov et al. 2020, arXiv:1910.13267), and some become a few random tokens. Only
-    stories that the model reads without learning to tell them are respelled, along with the answers about them.
+    If every name and thing were always a single token, a model would only learn to copy these tokens. So in some
+    documents, the names and things that questions ask about are respelled: some words become made-up words, some are
+    cut into pieces (compare BPE-dropout, Provilkov et al. 2020, arXiv:1910.13267), and some become a few random tokens.
+    Only stories that the model reads without learning to tell them are respelled, along with the answers about them.
 
     respelled: the share of respelled documents among the documents with subjects.
     named: the weight of words for a story's persons and things, if the model learns to tell the story.
@@ -58,8 +58,8 @@ class Encoder:
     def encode(self, document: Document, random: Random) -> tuple[list[int], list[float]]:
         """Return the token ids and each token's weight.
 
-        A token has the weight of its piece of text. A token of a word for the story's persons and things has a greater
-        weight.
+        A token has the weight of its piece of text, or a greater weight if the token belongs to a word for one of the
+        story's persons and things.
         """
         spellings: dict[str, _Spell] = {}
         if document.subjects and random.random() < self._respelled:
@@ -77,8 +77,8 @@ class Encoder:
         return ids, weights
 
     def _encodings(self, document: Document) -> list[Encoding]:
-        """Encode each piece by itself. The tokens are those of the whole text, because pieces begin and end at line
-        breaks or special tokens."""
+        """Encode each piece by itself. The result equals the tokens of the whole text, because pieces begin and end at
+        line breaks or special tokens."""
         return self._tokenizer.encode_batch([text for text, _ in document.pieces])
 
     def _spelling(self, word: str, random: Random) -> _Spell | None:

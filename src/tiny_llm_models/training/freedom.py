@@ -42,7 +42,7 @@ class Told:
 
 
 def openings(words: Lexicon, count: int, split: str = "test") -> list[str]:
-    """Return different first sentences of stories. Each split has its own seeds."""
+    """Return up to `count` different first sentences of stories. Each split has its own seeds."""
     found: dict[str, None] = {}
     for index in range(20 * count):
         found[tell(words, Random(f"opening {split} {words.language} {index}")).sentences[0]] = None
@@ -100,8 +100,8 @@ def requests(sampler: Sampler, words: Lexicon, count: int, settings: Settings, s
 
 
 def distinct(tokens: Sequence[Sequence[int]]) -> float:
-    """Return how much stories differ, from 0 to 1. A pair of stories differs by the share of the first story's distinct
-    bigrams that the second story lacks; the result is the mean over all pairs. tokens: the token ids of each story.
+    """Return how much stories differ, from 0 to 1. A pair's difference is the share of the first story's distinct
+    bigrams that the second story lacks. The result is the mean over all pairs. tokens: the token ids of each story.
     """
     bigrams = [set(pairwise(each)) for each in tokens]
     pairs = [(one, other) for one in bigrams for other in bigrams if one is not other and one]

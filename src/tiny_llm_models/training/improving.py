@@ -21,7 +21,7 @@ from .sampling import LIMIT, Sampler, Settings
 __all__ = ["best_settings", "try_settings", "write_own_stories"]
 
 TEMPERATURES, MIN_PS = (0.5, 0.7, 0.85, 1.0), (0.0, 0.05, 0.1, 0.2)
-_AS_GOOD = 0.01  # settings whose stories differ more may have fewer faultless stories, by up to this share
+_AS_GOOD = 0.01  # a share of faultless stories that is lower than the greatest by at most this is as good
 _OFTEN = 0.25  # a plot is too frequent if more than this share of a language's free stories have it
 _SEED = 2  # differs from the evaluation's seed
 _WIDE = Settings(1.0, min_p=0.02)  # for stories to train on; diverse, since the checker removes faulty stories
@@ -30,8 +30,8 @@ _WIDE = Settings(1.0, min_p=0.02)  # for stories to train on; diverse, since the
 def try_settings(folder: Path, stories: int, report: Callable[[str], Any], tokens: int = LIMIT) -> list[dict[str, Any]]:
     """For each setting in a grid, measure the share of faultless stories and how much the stories differ.
 
-    stories: the number of stories to sample per language. tokens: the most new tokens in a story. Every setting has the
-    same prompts.
+    stories: the number of stories to sample per language. tokens: the most new tokens in a story. All settings are
+    tried with the same prompts.
     """
     sampler, tried = Sampler(folder, most=tokens), list[dict[str, Any]]()
     for temperature, min_p in product(TEMPERATURES, MIN_PS):
@@ -58,7 +58,7 @@ def try_settings(folder: Path, stories: int, report: Callable[[str], Any], token
 
 
 def best_settings(tried: list[dict[str, Any]]) -> dict[str, float]:
-    """Choose the settings whose stories differ most, among those with nearly the most faultless stories.
+    """Among the settings with nearly the most faultless stories, choose those whose stories differ most.
 
     Settings in which one plot is too frequent are considered only if there are no other settings.
     """
@@ -74,8 +74,8 @@ def write_own_stories(
 ) -> None:
     """Sample stories, and write those that the checker accepts into shards of about the same size.
 
-    folder: the checkpoint. paths: the shards. stories: the number of stories to sample per language. tokens: the most
-    new tokens in a story.
+    folder: the checkpoint. paths: the files of the shards. stories: the number of stories to sample per language.
+    tokens: the most new tokens in a story.
     """
     sampler, kept = Sampler(folder, most=tokens), list[Document]()
     for language in LANGUAGES:

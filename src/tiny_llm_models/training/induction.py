@@ -4,8 +4,8 @@ To answer with a name that it never saw in training, a model has to find an earl
 copy the token that followed it. Two heads do this together: a head in the first layer attends to the previous token,
 and a head in the second layer attends to positions whose previous token equals the current one (induction heads, Olsson
 et al. 2022, arXiv:2209.11895). Training finds such heads by itself, but not within the few million tokens that a small
-CPU can process in an hour. So they are written into the first two layers before the training (compare mimetic
-initialization, Trockman and Kolter 2023, arXiv:2305.09828).
+CPU can process in an hour. So this module writes the two heads into the first two layers before training (compare
+mimetic initialization, Trockman and Kolter 2023, arXiv:2305.09828).
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import torch
 __all__ = ["write_induction_heads"]
 
 _EMBEDDING_STD = 0.06
-_CONSTANT = 4 * _EMBEDDING_STD  # the value of channel 0, from which alone the first head makes queries and keys
+_CONSTANT = 4 * _EMBEDDING_STD  # the value of channel 0; the first head makes queries and keys from this channel only
 _ENERGY = (0.3, 0.25, 0.2, 0.15, 0.1)  # the first head's energy in the pairs of dimensions that RoPE rotates fastest
 _SHARPNESS = 18.0  # the attention score of a perfect match
 _UNNORMED = 3.0  # a factor for queries and keys that gives about the same score in a model without QK-Norm
-_MOVED, _COPIED = 2.0, 6.0  # the length of the heads' outputs, in lengths of an embedding
+_MOVED, _COPIED = 2.0, 6.0  # the lengths of the first and second head's outputs, in lengths of an embedding
 
 
 @torch.no_grad()
 def write_induction_heads(model: Any, context: int) -> None:
     """Write the two heads into a new Qwen2 or Qwen3 model of at least two layers.
 
-    context: the longest distance, in tokens, at which the second head has to find its match.
+    context: the longest distance, in tokens, at which the second head has to find a match.
 
     Raises:
         ValueError: the model has too few layers or channels.

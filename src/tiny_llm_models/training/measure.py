@@ -50,7 +50,7 @@ def measure(
 ) -> dict[str, Any]:
     """Measure all figures of a checkpoint.
 
-    draft_of: if this is a draft model, the larger model's checkpoint, with which the agreement is measured.
+    draft_of: for a draft model, the checkpoint of the larger model. The agreement of the two models is measured.
     training: the shards of the training text, which are searched for copies.
     report: a function that is called with the name of each step when the step begins.
     """

@@ -50,7 +50,7 @@ def _of_one_shape(matrices: Iterable[torch.nn.Parameter]) -> Iterable[list[torch
 
 
 def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
-    """Approximate the nearest matrices with orthonormal rows or columns, with a Newton-Schulz iteration.
+    """For each matrix, approximate the nearest matrix with orthonormal rows or columns by Newton-Schulz iteration.
 
     Shapes:
         matrices: ... x M x K. Returns: ... x M x K.

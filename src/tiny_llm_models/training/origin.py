@@ -46,8 +46,8 @@ def script_of(arguments: Sequence[str]) -> str:
 
 
 def commit_of(folder: Path) -> str:
-    """Return the commit of the clone that contains a folder, and whether its code was changed. Return UNKNOWN if there
-    is no clone."""
+    """Return the commit of the clone that contains a folder, followed by "with changes" if the clone's code was
+    changed. Return UNKNOWN if there is no clone."""
     if shutil.which("git") is None:
         return UNKNOWN
     commit = _git(folder, "rev-parse", "--short=12", "HEAD")

@@ -42,7 +42,7 @@ class Recipe:
     learning_rate: float
     every: int = 1  # the model is trained on one in this many documents
     teacher: str = ""  # the model whose predictions this model learns along with the text
-    own_stories: int = 0  # stories sampled per language; the third stage also has those that the checker accepts
+    own_stories: int = 0  # stories sampled per language; the third stage also uses those that the checker accepts
     seed: int = 0
 
     def config(self) -> dict[str, Any]:
@@ -78,10 +78,10 @@ RECIPES = {
 # correctly, the model learns to tell stories. From answers about stories that have no weight in the loss (told=0), the
 # model learns to copy and to keep track. Those stories may have invented names and unknown things, because the model
 # never learns to write such stories.
-# The first stage has single stories. In the second stage, up to six stories fill the context of many documents, and
-# all of a document's questions share the work on its stories. The third stage has the largest share of requests. In
-# these three stages, words for persons and things weigh more than other words. So the model learns the difficult words
-# first, but gives them too much probability. In the short last stage, all words of a story weigh the same.
+# The first stage has single stories. In the second stage, many documents fill the context with up to six stories, which
+# are read once for all of the document's questions. The third stage has the largest share of requests. In these three
+# stages, words for persons and things weigh more than other words. So the model learns the difficult words first, but
+# gives them too much probability. In the short last stage, all words of a story weigh the same.
 _NEAR = Mix(long=0, told=0, scenes=0.3, questions=10)
 _BOTH = Mix(
     long=0.4,

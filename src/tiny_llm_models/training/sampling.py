@@ -42,7 +42,8 @@ GREEDY = Settings(0)
 def load_model(folder: Path, bits: int | None = None, group_size: int = 64) -> Any:
     """Load a model in float32.
 
-    bits: if given, MLX's affine quantisation with this many bits rounds the matrices, in groups of group_size weights.
+    bits: if given, MLX's affine quantisation rounds the matrices to this many bits per weight, in groups of group_size
+    weights.
     """
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     matrices = [weight for weight in model.parameters() if weight.dim() == 2]

@@ -50,8 +50,8 @@ def train_tokenizer(texts: Sequence[str], vocab_size: int = VOCAB_SIZE) -> Token
 
 
 def with_fewer_merges(tokenizer: Tokenizer, share: float) -> Tokenizer:
-    """Return a tokenizer with the same tokens, but with only this share of the merges, the first ones, so that words
-    are cut into pieces."""
+    """Return a tokenizer with the same tokens, but with only the first merges, as many as this share of all merges. The
+    tokenizer cuts words into pieces."""
     description = json.loads(tokenizer.to_str())
     merges = description["model"]["merges"]
     description["model"]["merges"] = merges[: int(share * len(merges))]

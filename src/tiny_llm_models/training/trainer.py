@@ -57,7 +57,7 @@ class _Step:
 
 
 class Trainer:
-    """The training of one model, which continues from the training's last checkpoint.
+    """The training of one model. Training continues from its last checkpoint, if there is one.
 
     folder: the folder of checkpoint.pt and log.jsonl.
     start: a checkpoint folder with the weights from which the training starts. None: new weights.
