@@ -42,8 +42,8 @@ Model: TypeAlias = Callable[[mx.array], mx.array]
 # The relative frequency of each kind of question. "unsaid", whose questions no story answers, is not in this table.
 KINDS = {"where": 8, "first": 3, "holder": 3, "person": 3, "content": 2, "colour": 1, "plot": 4}
 LENGTHS = {"short": (0, 200), "long": (850, 950)}  # the fewest and the most tokens of a prompt
-_EASY_KEPT = 0.15  # of the questions that the story's last place answers, the share that is kept, against guessing
-_STOPPED = {"short": 0.8, "long": 0.4}  # the share of stories that stop early, so that things may be in any place
+_EASY_KEPT = 0.15  # of the questions that the story's last place answers, this share is kept, to discourage guessing
+_STOPPED = {"short": 0.8, "long": 0.4}  # the share of stories that stop early; a thing may then be in any of its places
 _BATCH_TOKENS = 8192
 
 

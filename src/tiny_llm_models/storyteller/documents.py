@@ -46,7 +46,8 @@ class Mix:
     stopped: of the stories in documents with questions, the share that stops early, so that any of a thing's places may
     be the thing's last place.
     told: of the documents with questions about ordinary, complete stories, the share whose stories the model learns to
-    tell. scenes: the share of scenes among the stories.
+    tell.
+    scenes: the share of scenes among the stories.
     questions: at most this many questions are asked about the stories of a document.
     gaps: how rare the questions of a kind are, as in `ask`.
     """

@@ -14,7 +14,7 @@ from .net import Edge
 
 __all__ = ["Match", "Matcher"]
 
-_RESULTS = 12  # of one line at one place, the most readings that are followed
+_RESULTS = 12  # at most this many readings of one line at one place are followed
 _STOP = re.compile('[.!?] "?')  # the end of a sentence
 _FUEL = 400_000  # the most parts of lines that are compared with one text
 

@@ -72,7 +72,8 @@ def ask(
 
     kinds: the kinds to ask, by default all. The kinds take turns if the stories allow it.
     gaps: how rare the questions of a kind are, keyed by kind; 2 by default. A kind with half the gap is asked twice as
-    often. recast: as in `tell`, for the persons and things of questions that no story answers.
+    often.
+    recast: as in `tell`, for the persons and things of questions that no story answers.
     """
     options = [
         option for option in _options(stories, random, recast or (lambda one: one)) if not kinds or option.kind in kinds

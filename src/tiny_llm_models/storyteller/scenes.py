@@ -18,7 +18,7 @@ _LOOKED = 0.4  # the share of spots and things that receive a new look
 def furnished(
     lexicon: Lexicon, random: Random, recast: Callable[[Entity], Entity] | None = None
 ) -> Callable[[Entity], Entity]:
-    """Return a function for `telling.scene` that gives looks to a scene's things and spots, such as "old" to a box.
+    """Return a function for `telling.scene` that gives looks to a scene's things and spots, as in "the old box".
 
     recast: a function that is applied to each entity first.
     """

@@ -15,8 +15,7 @@ _ANSWER = 48  # the most tokens of an answer
 
 
 def answers(sampler: Sampler, made: Sequence[Exam]) -> dict[str, Any]:
-    """Return the share of exactly right answers, overall and for each kind of question, and figures to compare it
-    with."""
+    """Return the share of exactly right answers, overall and for each kind of question, and figures for comparison."""
     told, alone = written(sampler, made), written(sampler, made, alone=True)
     questions, right = [exam.question for exam in made], defaultdict[str, list[bool]](list)
     for question, answer in zip(questions, told, strict=True):

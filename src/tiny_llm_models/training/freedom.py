@@ -100,8 +100,9 @@ def requests(sampler: Sampler, words: Lexicon, count: int, settings: Settings, s
 
 
 def distinct(tokens: Sequence[Sequence[int]]) -> float:
-    """Return how much stories differ, from 0 to 1. A pair's difference is the share of the first story's distinct
-    bigrams that the second story lacks. The result is the mean over all pairs. tokens: the token ids of each story.
+    """Return how much the stories differ from one another, from 0 to 1. A pair's difference is the share of the first
+    story's distinct bigrams that the second story lacks. The result is the mean over all pairs. tokens: the token ids
+    of each story.
     """
     bigrams = [set(pairwise(each)) for each in tokens]
     pairs = [(one, other) for one in bigrams for other in bigrams if one is not other and one]

@@ -21,7 +21,7 @@ from .sampling import LIMIT, Sampler, Settings
 __all__ = ["best_settings", "try_settings", "write_own_stories"]
 
 TEMPERATURES, MIN_PS = (0.5, 0.7, 0.85, 1.0), (0.0, 0.05, 0.1, 0.2)
-_AS_GOOD = 0.01  # a share of faultless stories that is lower than the greatest by at most this is as good
+_AS_GOOD = 0.01  # a share of faultless stories that is at most this much below the greatest is good enough
 _OFTEN = 0.25  # a plot is too frequent if more than this share of a language's free stories have it
 _SEED = 2  # differs from the evaluation's seed
 _WIDE = Settings(1.0, min_p=0.02)  # for stories to train on; diverse, since the checker removes faulty stories
