@@ -90,7 +90,7 @@ class Asked:
 @dataclass(frozen=True)
 class Seen:
     """A client's measurements. first: seconds to the first text. between: seconds from each text to the next. prompt,
-    output: numbers of tokens. retries: how often the client could not connect."""
+    output: token counts. retries: how often the client could not connect."""
 
     first: float
     between: list[float]

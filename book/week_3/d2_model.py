@@ -29,7 +29,7 @@ MACHINES = {"1,100 GFLOP/s, 90 GB/s": CPU, "100 TFLOP/s, 1 TB/s": GPU}
 
 
 def step_cost(batch: Batch) -> Cost:
-    """All weights once; for each chunk its rows, its keys and values, and the output layer if it has logits."""
+    """All weights once; for each chunk its rows, keys and values, and the output layer if the chunk needs logits."""
     operations, cached = 0.0, 0.0
     output = 2 * CONFIG.hidden_size * CONFIG.vocab_size
     for chunk in batch.chunks:

@@ -102,7 +102,7 @@ def trace(
     dtype: Annotated[str, typer.Option(metavar="|".join(BYTES), help="Number type of the results.")] = "float32",
     lang: Lang = None,
 ) -> None:
-    """Follow multi-head attention step by step: the shape, parameters, operations, bytes and growth of each step."""
+    """Follow multi-head attention: the shape, parameters, operations, bytes and complexity (big O) of each step."""
     with reporting(lang) as words:
         if dtype not in BYTES:
             raise CommandError("wrong_value", option="--dtype", expected=one_of(BYTES), got=dtype)

@@ -45,8 +45,8 @@ class Mix:
     strange: of the documents with questions, the share that has invented names and unknown things.
     stopped: of the stories in documents with questions, the share that stops early, so that any of a thing's places may
     be the thing's last place.
-    told: of the documents with questions about ordinary, complete stories, the share whose stories the model learns to
-    tell.
+    told: of the documents with questions about ordinary, complete stories, the share in which the model learns to tell
+    the stories.
     scenes: the share of scenes among the stories.
     questions: at most this many questions are asked about the stories of a document.
     gaps: how rare the questions of a kind are, as in `ask`.

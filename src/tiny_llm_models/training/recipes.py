@@ -21,7 +21,7 @@ class Stage:
     passes: float  # how often the documents are used
     stories: float  # the share of documents that are only a story
     mix: Mix  # the mixture of all other documents
-    respelled: float  # of the documents with questions, the share whose names and things are spelled at random
+    respelled: float  # of the documents with questions, the share in which names and things are spelled at random
     context: int  # the most tokens of a document that are used
     batch_tokens: int
     rate: float  # the highest learning rate, relative to the recipe's learning rate
