@@ -48,14 +48,14 @@ def buffer_of(parameter: Parameter, array: mx.array, is_contiguous: bool) -> Buf
 
 
 def filled_output(shape: Sequence[int], dtype: mx.Dtype, value: float | None) -> tuple[_Bytes, int]:
-    """Return an output's bytes, filled with `value` unless it is None, and the size of an element in bytes."""
+    """Return an output's bytes, filled with `value` unless `value` is None, and the size of an element in bytes."""
     if value is None:
         return np.zeros(math.prod(shape) * dtype.size, np.uint8), dtype.size
     return _bytes(np.ascontiguousarray(_numpy(mx.full(shape, value, dtype)))), dtype.size
 
 
 def _numpy(array: mx.array) -> "np.ndarray[Any, np.dtype[Any]]":
-    """Return a NumPy array that shares the MLX array's memory; bfloat16 elements appear as uint16.
+    """Return a NumPy array that shares the MLX array's memory. Elements in bfloat16 appear as uint16.
 
     Raises:
         MetalHostError: the array is a placeholder of mx.compile or mx.vmap.

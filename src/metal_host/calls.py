@@ -1,4 +1,4 @@
-"""Hands kernel calls to a watcher, which can run each call any number of times."""
+"""Passes kernel calls to a watcher, which can run each call any number of times."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,11 +15,12 @@ __all__ = ["KernelCall", "Watcher", "unwatched", "watcher", "watching"]
 
 @dataclass(frozen=True)
 class KernelCall:
-    """A call that has not run yet.
+    """A call of a kernel that has not run yet.
 
     texts: body and header, keyed by the file names that messages use for them.
-    run: runs the kernel and returns its outputs; keyword arguments replace those of the call.
-    signature: returns the signature of the function around the body; raises an error if the arguments do not fit.
+    run: a function that runs the kernel and returns its outputs. Keyword arguments replace the call's own arguments.
+    signature: a function that returns the signature of the function around the body, or raises an error if the
+    arguments do not fit the kernel.
     """
 
     name: str
@@ -31,7 +32,7 @@ class KernelCall:
 
     @property
     def spaces(self) -> dict[str, str]:
-        """Return the address space of each buffer, device or constant, keyed by the buffer's name in the body."""
+        """Return the address space (device or constant) of each buffer, keyed by the buffer's name in the body."""
         return {parameter.name: parameter.space for parameter in self.signature().parameters}
 
 
@@ -40,7 +41,7 @@ _watcher: ContextVar[Watcher | None] = ContextVar("metal_host_watcher", default=
 
 
 def watcher() -> Watcher | None:
-    """Return the watcher that receives this thread's kernel calls; None if there is no watcher."""
+    """Return the watcher that receives this thread's kernel calls. Return None if there is no watcher."""
     return _watcher.get()
 
 

@@ -142,7 +142,7 @@ def _runtime(tools: Toolchain) -> list[Path]:
 def _of_this_compiler(tools: Toolchain, checked: bool) -> list[str]:
     """Return the options that depend on the compiler.
 
-    The options make code round half-precision numbers after each operation, and instrument it for checked runs.
+    The options make code round half-precision numbers after each operation, and instrument the code for checked runs.
     """
     flags = ["-mf16c"] if tools.has_half else []
     if tools.is_clang:

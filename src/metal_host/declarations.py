@@ -36,7 +36,8 @@ class Declaration(NamedTuple):
 
 
 def declaration(tokens: Sequence[Token], i: int) -> Declaration | None:
-    """Read `T name[n] = value, ...;` at i; return None for anything else, pointers and references included."""
+    """Read the declaration `T name[n] = value, ...;` that begins at token i. Return None if something else begins
+    there, such as the declaration of a pointer or reference."""
     type_, qualifiers, i = _type(tokens, i)
     variables: list[Variable] = []
     while type_:
@@ -71,7 +72,8 @@ def _after_value(tokens: Sequence[Token], i: int) -> int:
 
 
 def _type(tokens: Sequence[Token], i: int) -> tuple[str, frozenset[str], int]:
-    """Return the type that begins at i ("" if no type begins there), its qualifiers, and the index after the type."""
+    """Return the type that begins at token i ("" if none begins there), the type's qualifiers, and the index after the
+    type."""
     words: list[str] = []
     qualifiers: set[str] = set()
     is_whole = False

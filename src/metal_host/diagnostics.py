@@ -16,7 +16,8 @@ _NOT_METAL = {"double", "dynamic_cast", "typeid", "throw", "goto", "thread_local
 
 
 def explain_errors(output: str, texts: Mapping[str, str]) -> str:
-    """List the first errors: place, message and source line of each. texts: the kernel's texts, keyed by file name."""
+    """List the first errors, each with its place, message and source line. texts: the kernel's texts, keyed by file
+    name."""
     errors: dict[tuple[str, int], str] = {}
     for file, line, message in _errors(output.splitlines(), texts):
         errors.setdefault((file, line), _plain(message, _text(file, line, texts, "")))
@@ -37,7 +38,7 @@ def listed(errors: Mapping[tuple[str, int], str], texts: Mapping[str, str], most
 
 
 def quoted(file: str, line: int, texts: Mapping[str, str]) -> str:
-    """Return a place and its text, such as "name.metal:3: x = y;"."""
+    """Return a place and the text of the line there, such as "name.metal:3: x = y;"."""
     return f"{file}:{line}:{_text(file, line, texts, ' ')}"
 
 
@@ -47,9 +48,9 @@ def _text(file: str, line: int, texts: Mapping[str, str], before: str) -> str:
 
 
 def _errors(lines: list[str], texts: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
-    """Yield file, line and message of each error.
+    """Yield the file, the line and the message of each error.
 
-    For an error in our headers, file and line are those of the kernel's line that led to the error.
+    For an error in our headers, the file and the line are those of the kernel's line that led to the error.
     """
     led_from: tuple[str, int] | None = None
     for number, text in enumerate(lines):
@@ -70,7 +71,7 @@ def _errors(lines: list[str], texts: Mapping[str, str]) -> Iterator[tuple[str, i
 
 
 def _noted(lines: list[str], texts: Mapping[str, str]) -> tuple[str, int] | None:
-    """Find the line of the kernel whose use of a template or macro caused an error in another file.
+    """Find the line of the kernel that uses a template or macro and thereby causes an error in another file.
 
     The compiler names this line in a note after the error.
     """

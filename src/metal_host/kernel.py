@@ -45,9 +45,9 @@ def metal_kernel(
     - `check`: always on the CPU, with a check of every memory access, barrier and operation of a simdgroup.
     - `off`: always with `mx.fast.metal_kernel`.
 
-    On the CPU, a call computes its results before it returns, so it does not work within mx.compile or mx.vmap. If an
-    input is a view that is not copied (`ensure_row_contiguous=False`), a checked kernel may read its elements, but not
-    the memory between them.
+    On the CPU, a call computes its results before it returns, so a kernel cannot be called within mx.compile or
+    mx.vmap. If an input is a view that is not copied (`ensure_row_contiguous=False`), a checked kernel may read the
+    view's elements, but not the memory between the elements.
 
     Raises:
         MetalCompileError: the source does not compile. Calling the kernel raises this error.

@@ -1,4 +1,5 @@
-"""Observation of running kernels: how many bytes a kernel reads and writes, and in which pieces, or each access."""
+"""Observation of running kernels: counts of the bytes and accesses with which a kernel reads and writes, or every
+access."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -34,7 +35,8 @@ class Traffic:
     read, written: bytes; a byte counts each time that a thread reads or writes it.
     distinct_read, distinct_written: bytes; a byte counts once per call of the kernel.
     reads, writes: accesses of single threads. wide: how many of these accesses move 16 bytes or more.
-    together: accesses of simdgroups. The n-th accesses of a simdgroup's lanes at one place of the code are one access.
+    together: accesses of simdgroups. The n-th accesses of a simdgroup's lanes at one place of the code count as one
+    access.
     lines: how many lines of 64 bytes the simdgroups' accesses to a buffer touch: the fewest if accesses are coalesced.
     cycles: how many cycles the simdgroups' accesses to a threadgroup variable take, in a memory of 32 banks that each
         deliver one word of 4 bytes per cycle.
@@ -111,7 +113,7 @@ class Event:
 
 
 class Trace(list[Event]):
-    """Events in the order in which this run produced them. is_cut: whether later events were dropped."""
+    """Events, in the order in which they occurred in this run. is_cut: whether later events were dropped."""
 
     is_cut = False
 
@@ -161,7 +163,7 @@ class Observer:
 def _events(
     entries: Sequence[Sequence[str]], regions: Sequence[tuple[str, int, int]], places: Mapping[str, Place | None]
 ) -> Iterator[Event]:
-    """Yield the events. regions: name, bytes per element, and origin of each buffer and variable."""
+    """Yield the events. regions: the name, the bytes per element, and the origin of each buffer and variable."""
     for kind, *words in entries:
         if kind == "access":
             thread, access, region, at, size, code = words
@@ -183,7 +185,7 @@ _observer: ContextVar[Observer | None] = ContextVar("metal_host_observer", defau
 
 
 def observer() -> Observer | None:
-    """Return the observer of this thread's calls; None if there is no observer."""
+    """Return the observer of this thread's calls. Return None if there is no observer."""
     return _observer.get()
 
 
@@ -192,8 +194,8 @@ def counting() -> Iterator[Counts]:
     """Count the memory traffic and barriers of every kernel that this thread calls in the block.
 
     The kernels run on the CPU, with checks. Example: `with counting() as counts: ...; counts.buffers["x"].read`. The
-    counts are a model, because caches, coalescing and banks differ between GPUs. A value that the compiler keeps in a
-    register is read, and counted, only once. A call that ends in an error is not counted.
+    counts describe a model of a GPU, because caches, coalescing and banks differ between GPUs. A value that the
+    compiler keeps in a register is read, and counted, only once. A call that ends in an error is not counted.
     """
     counts = Counts()
     token = _observer.set(Observer(counts=counts))

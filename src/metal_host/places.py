@@ -57,7 +57,8 @@ def _by_address(output: Sequence[str]) -> list[list[str]]:
 
 
 def _place(text: str, texts: Mapping[str, str]) -> Place | None:
-    """Read "/tmp/x/name.metal:3 (discriminator 1)" of addr2line, or "f (in kernel) (name.metal:3)" of atos."""
+    """Read a place as addr2line writes it ("/tmp/x/name.metal:3 (discriminator 1)"), or as atos does ("f (in kernel)
+    (name.metal:3)")."""
     file, _, line = text.partition(" (d")[0].rstrip(")").rpartition(":")
     file = file.rsplit("/", 1)[-1].rsplit("(", 1)[-1]
     return (file, int(line)) if file in texts and line.isdigit() else None

@@ -1,8 +1,8 @@
 """Detects pointers to the wrong address space from tokens alone, for machines without clang.
 
-A pointer's address space is compared with that of the variable whose address it receives: in an initialisation, an
-assignment, a cast, or a call of a function in the kernel's header. This module accepts every expression that it does
-not understand. With clang, spaces.py finds more errors.
+A pointer's address space is compared with the address space of the variable whose address the pointer receives: in an
+initialisation, an assignment, a cast, or a call of a function in the kernel's header. This module accepts every
+expression that it does not understand. With clang, spaces.py finds more errors.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -126,10 +126,11 @@ def _declared(text: str) -> _Pointer | None:
 
 
 def _variables(tokens: Sequence[Token], i: int, scope: str) -> _Known:
-    """Return the address space of each variable, other than pointers, that a declaration at i declares, keyed by name.
+    """Return the address spaces of the variables that the declaration at token i declares, keyed by name. Pointers are
+    left out.
 
     An array has the address space of its declaration. Any other variable has "", and is returned because it hides an
-    outer variable of the same name. If the declaration has an error, the message has the key "".
+    outer variable of the same name. If the declaration has an error, the key "" has the error's message.
     """
     before = tokens[i - 1].text if i else ";"
     if scope not in (KERNEL, FUNCTION, FILE) or before not in (";", "{", "}", "(", ")"):
@@ -149,14 +150,14 @@ def _variables(tokens: Sequence[Token], i: int, scope: str) -> _Known:
 
 
 def _is_set(tokens: Sequence[Token], i: int) -> bool:
-    """Tell whether a statement assigns to the name at i: `p = ...;`."""
+    """Tell whether a statement assigns to the name at token i: `p = ...;`."""
     before = tokens[i - 1].text if i else ";"
     is_equal = [token.text for token in tokens[i + 1 : i + 3]]
     return before in (";", "{", "}", ")", "else") and is_equal[:1] == ["="] and is_equal[1:] != ["="]
 
 
 def _mixed(tokens: Sequence[Token], i: int, pointer: _Pointer, known: Mapping[str, str]) -> str:
-    """Return an error if the expression at i is in another address space than the pointer that it is assigned to."""
+    """Return an error if the expression at token i and the pointer that receives it are in different address spaces."""
     name, other = _of(tokens, i, pointer, known)
     if not other or other == pointer.space:
         return ""
@@ -165,7 +166,8 @@ def _mixed(tokens: Sequence[Token], i: int, pointer: _Pointer, known: Mapping[st
 
 
 def _of(tokens: Sequence[Token], i: int, pointer: _Pointer, known: Mapping[str, str]) -> tuple[str, str]:
-    """Return the name at i, and the address space of the expression there: "" unless it is `x`, `x + n` or `&x[n]`."""
+    """Return the name at token i, and the address space of the expression there, or "" for an expression other than
+    `x`, `x + n` or `&x[n]`."""
     is_address = i < len(tokens) and tokens[i].text == "&"
     i += is_address
     if i >= len(tokens) or tokens[i].kind != "word":
@@ -210,7 +212,7 @@ def _space_of(parameter: Sequence[Token]) -> str:
 
 
 def _parts(tokens: Sequence[Token], opening: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each part between the commas of a pair of brackets."""
+    """Yield the start and the end of each part between the commas in a pair of brackets."""
     start = i = opening + 1
     while i < end - 1:
         if tokens[i].text in ("(", "[", "{"):

@@ -19,7 +19,8 @@ _NOT_OWN = {"const", "constexpr", "constant", "static", "volatile", "device", "t
 def private_arrays(tokens: Sequence[Token], outermost: str, word: Word) -> dict[int, tuple[str, int]]:
     """Return the new text of each declaration that needs redzones, and the index at which the declaration ends.
 
-    The keys are the indices of the declarations' first tokens. word: rewrites one token of an initial value.
+    The keys are the indices of the declarations' first tokens. word: a function that rewrites one token of an initial
+    value.
     """
     within = scopes(tokens, outermost)
     in_directive = directives(tokens)
@@ -58,7 +59,8 @@ def _redzoned(tokens: Sequence[Token], known: Declaration, word: Word) -> str:
 
 
 def _is_led_to(tokens: Sequence[Token], start: int, variable: Variable) -> bool:
-    """Tell whether the text after an array's declaration takes an address in the array, or uses too few indices."""
+    """Tell whether the text after an array's declaration takes an address in the array, or gives the array too few
+    indices."""
     if not variable.dimensions or "[]" in variable.dimensions or ">" in variable.dimensions:  # not a template argument
         return False
     depth = _count(variable.dimensions)

@@ -88,7 +88,7 @@ class _Reader(Mapping[str, str]):
         return text + (f"\n    called from {quoted(*caller, self._texts)}" if caller and line[0] != body else "")
 
     def line(self, prefix: str) -> Place | str:
-        """Return file and line of an access, or the reason why the line is unknown."""
+        """Return the file and the line of an access, or the reason why the line is unknown."""
         if self.has(f"{prefix}line"):
             return self[f"{prefix}file"].rsplit("/", 1)[-1], int(self[f"{prefix}line"])
         places = self._calls(prefix)
@@ -97,7 +97,8 @@ class _Reader(Mapping[str, str]):
         return next(iter(places), "no line of the kernel belongs to this code")
 
     def _calls(self, prefix: str) -> list[Place] | None:
-        """Return the lines of the kernel that led to an access, the innermost first; None if no tool finds lines."""
+        """Return the lines of the kernel that led to an access, the innermost first. Return None if no tool finds
+        lines."""
         codes = self[f"{prefix}code"]
         if codes not in self._known:
             calls = calls_of(self._program, codes.split(), self._texts, self._tools)
@@ -214,7 +215,8 @@ def _other(r: _Reader) -> str:
 
 
 def _is_unset(index: int) -> bool:
-    """Tell whether an index is the pattern that fills uninitialised variables in a checked run, or slightly larger."""
+    """Tell whether an index is the pattern that fills uninitialised variables in a checked run, or slightly larger than
+    it."""
     return any(0 <= index % (1 << 32) - pattern < 1 << 16 for pattern in (0xFEFEFEFE, 0xAAAAAAAA))
 
 

@@ -3,7 +3,7 @@
 - Threadgroup variables, because all threads of a threadgroup share them.
 - Numbers without a suffix, because they are float in Metal.
 - `constant`, because it implies const.
-- A thread's own arrays, because they get redzones.
+- A thread's own arrays, because checked runs put redzones around them.
 """
 
 import re
@@ -22,7 +22,8 @@ _SHORT = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(h|H|bf|BF)")
 def rewrite(source: str, outermost: str, word: Word | None = None) -> str:
     """Rewrite a piece of the kernel's text as C++, line by line.
 
-    outermost: the scope outside of all braces, KERNEL for a body and FILE for a header. word: rewrites a single token.
+    outermost: the scope outside of all braces, KERNEL for a body and FILE for a header. word: a function that rewrites
+    a single token.
     """
     tokens = tokenize(source)
     private = {} if word else private_arrays(tokens, outermost, on_cpu)
@@ -67,7 +68,8 @@ def on_cpu(tokens: Sequence[Token], i: int) -> str:
 
 
 def _directive(tokens: Sequence[Token], i: int) -> tuple[str, int]:
-    """Rewrite a preprocessor directive, and return the index after it; 0 if the directive stays as it is."""
+    """Return the new text of a preprocessor directive, and the index after the directive, or 0 if the directive stays
+    as it is."""
     line = ""
     while i < len(tokens) and "\n" not in tokens[i].text:
         line += tokens[i].text

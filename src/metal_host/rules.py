@@ -15,8 +15,8 @@ _BEFORE_TYPE = QUALIFIERS | {"inline", "METAL_FUNC", "typename", "struct", "unsi
 def violations(source: str, outermost: str, before: str = "") -> Iterator[tuple[int, str]]:
     """Yield the line and the message of each violation.
 
-    outermost: the scope outside of all braces, KERNEL for a body and FILE for a header. before: text that names further
-    types.
+    outermost: the scope outside of all braces, KERNEL for a body and FILE for a header. before: the text before
+    `source`, which may name further types.
     """
     tokens = tokenize(source)
     in_directive = directives(tokens)
@@ -85,7 +85,7 @@ def _is_in_parentheses(tokens: Sequence[Token], i: int) -> bool:
 
 
 def _no_space(tokens: Sequence[Token], i: int) -> str:
-    """Return an error if the type at i begins a pointer or a reference that has no address space."""
+    """Return an error if the type at token i begins a pointer or a reference that has no address space."""
     end = after_space(tokens, i + 1)
     if end < len(tokens) and tokens[end].text == "<":
         end = after_space(tokens, after_brackets(tokens, end))

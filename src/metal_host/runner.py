@@ -24,7 +24,7 @@ _NUMBERS = {"float": 1, "float16_t": 2, "bfloat16_t": 3} | dict.fromkeys(
     ("int32_t", "uint32_t", "int64_t", "uint64_t"), 4
 )
 _PAGE = 1 << 14
-_SLACK = 20  # the limit on wall-clock time, as a multiple of that on processor time: the machine may be busy
+_SLACK = 20  # wall-clock seconds allowed per second of processor time, because the machine may be busy
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ class Program(NamedTuple):
     cpp: the text to compile and run.
     spaces: a text with real address spaces, for clang to check.
     texts: the kernel's body and header, keyed by the file names that messages use for them.
-    mixed: the errors about address spaces that tokens alone reveal.
+    mixed: the errors about address spaces that are visible in the tokens alone.
     """
 
     cpp: str
@@ -128,7 +128,7 @@ def _with_space(tokens: Sequence[Token], i: int) -> str:
 
 
 def _is_of_method(tokens: Sequence[Token], i: int) -> bool:
-    """Tell whether the address space at i qualifies a method's object: `int f() const device {`."""
+    """Tell whether the address space at token i qualifies a method's object: `int f() const device {`."""
     before = [token.text for token in tokens[max(0, i - 4) : i] if token.kind != "space"]
     after = after_space(tokens, i + 1)
     is_end = after < len(tokens) and tokens[after].text in ("{", ";", ":", "=", "const")
@@ -136,9 +136,9 @@ def _is_of_method(tokens: Sequence[Token], i: int) -> bool:
 
 
 def _end_of_cast(tokens: Sequence[Token], i: int) -> int:
-    """Return the index at which the cast `(device T*)` that begins at i ends, or 0.
+    """Return the index at which the cast `(device T*)` that begins at token i ends, or 0.
 
-    0 means that no such cast begins at i, or that an operator before the cast binds to it.
+    0 means that no such cast begins at token i, or that an operator before the cast binds to the cast.
     """
     if tokens[i].text != "(":
         return 0

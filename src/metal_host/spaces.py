@@ -1,7 +1,7 @@
 """The first pass: clang checks a kernel with real address spaces, and finds errors that Apple's compiler would find.
 
 Only clang's errors about pointers and references to the wrong address space count. The machine's own compiler finds all
-other errors, because its headers define the whole language.
+other errors, because the headers that it reads define the whole language.
 """
 
 import re
@@ -25,7 +25,7 @@ _NAMES = {"0": "thread", "1": "device", "2": "constant", "3": "threadgroup"}
 
 
 def mixed_spaces(source: str, texts: Mapping[str, str], clang: Toolchain, folder: Path) -> str:
-    """List clang's errors about a kernel's pointers, with places. Return "" if there are no errors."""
+    """List clang's errors about a kernel's pointers, each with its place. Return "" if there are no errors."""
     file = folder / "spaces.cpp"
     file.write_text(source, encoding="utf-8")
     lines = run_tool([*clang.command, *_FLAGS, f"-I{_INCLUDE}", str(file)]).stderr.splitlines()
@@ -40,7 +40,8 @@ _Errors = Iterator[tuple[tuple[str, int], str]]  # a place, and clang's error th
 
 
 def _errors(lines: Sequence[str], texts: Mapping[str, str]) -> Iterator[tuple[int, tuple[str, int], str]]:
-    """Yield clang's errors in the kernel's text: the index of the line of clang's output, place and message."""
+    """Yield clang's errors in the kernel's text: each error's index among the lines of clang's output, place and
+    message."""
     for number, text in enumerate(lines):
         match = re.match(r"(?:.*/)?(.+?):(\d+):\d+: error: (.*)", text)
         if match and match[1] in texts:

@@ -13,7 +13,7 @@ from .errors import MetalHostError
 
 __all__ = ["keep_small", "store"]
 
-_KEPT = 400  # the newest entries, of about 80 KB each
+_KEPT = 400  # how many of the newest entries are kept; an entry has about 80 KB
 _STALE = 600  # seconds: only entries that no process has used for this long are removed
 
 

@@ -29,14 +29,16 @@ def tokenize(source: str) -> tuple[Token, ...]:
 
 
 def after_space(tokens: Sequence[Token], i: int) -> int:
-    """Return the index of the first token from i on that is not space; the number of tokens if there is none."""
+    """Return the index of the first token from token i on that is not space. Return the number of tokens if there is
+    none."""
     while i < len(tokens) and tokens[i].kind == "space":
         i += 1
     return i
 
 
 def after_brackets(tokens: Sequence[Token], i: int) -> int:
-    """Return the index after the bracket that closes the bracket at i; the number of tokens if nothing closes it."""
+    """Return the index after the bracket that closes the bracket at token i. Return the number of tokens if there is no
+    such bracket."""
     opening = tokens[i].text
     closing = _CLOSING[_OPENING.index(opening)]
     depth = 0

@@ -120,7 +120,7 @@ def for_this_processor() -> str:
 
 @cache
 def processor() -> str:
-    """Return Linux's list of the processor's features; on other systems, the processor's name."""
+    """Return the processor's features as Linux lists them. On other systems, return the processor's name."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -141,7 +141,8 @@ def whole(place: Path) -> Iterator[Path]:
 
 
 def recent_clang() -> Toolchain | None:
-    """Return a recent clang (16 or later); None without one. METAL_HOST_CLANG names it; if empty, no clang is used."""
+    """Return a clang of version 16 or later: the one that METAL_HOST_CLANG names or, without this variable, one that is
+    found. Return None if there is no such clang, or if the variable is empty."""
     chosen = os.environ.get("METAL_HOST_CLANG")
     return _recent(chosen if chosen is not None else os.pathsep.join(_CLANGS), os.environ.get("PATH", ""))
 
