@@ -34,8 +34,8 @@ def read_json(path: Path) -> dict[str, Any]:
 def shards(index: Path) -> list[Path]:
     """Return the weight files that a model.safetensors.index.json names, all of them in the folder of the index.
 
-    Only the names in the index are checked, because they come with the checkpoint. A file may be a link to anywhere:
-    the files that Hugging Face downloads are links into a folder `blobs`.
+    Check only the names in the index, because a checkpoint's author chose them. A file may be a link to anywhere: the
+    files that Hugging Face downloads are links into a folder `blobs`.
 
     Raises:
         FileNotFoundError: a file is missing.

@@ -1,8 +1,8 @@
 """The process that fills in a chat template. Given.
 
-The process reads the template from a first line of JSON, then a conversation from each further line, and answers each
-conversation with a line of JSON. The process imports only Jinja, so it starts in a tenth of a second. Transformers
-offers templates the same environment, but takes more than a second to import.
+The process reads lines of JSON: first the template, then one conversation per line. For each conversation, the process
+writes a line of JSON. The process imports only Jinja, so it starts in a tenth of a second. Transformers offers
+templates the same environment, but takes more than a second to import.
 """
 
 import json
@@ -23,7 +23,7 @@ __all__ = ["compiled", "main"]
 
 
 class _Generation(Extension):
-    """The tag `{% generation %}`, which marks the text that a model is trained to write, and leaves this text as is."""
+    """The tag `{% generation %}`, which marks the text that a model is trained to write, and does not change it."""
 
     tags = {"generation"}  # noqa: RUF012 (as Jinja declares it)
 
@@ -77,7 +77,7 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     source = json.loads(sys.stdin.readline())
     for line in sys.stdin:
-        signal.setitimer(signal.ITIMER_PROF, seconds)  # of processor time; then a signal ends the process
+        signal.setitimer(signal.ITIMER_PROF, seconds)  # of processor time, after which a signal ends the process
         answer = json.dumps(_answer(source, json.loads(line), longest))
         signal.setitimer(signal.ITIMER_PROF, 0)
         print(answer, flush=True)

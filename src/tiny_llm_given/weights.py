@@ -42,10 +42,10 @@ def load_weights(path: Path, config: ModelConfig, dtype: mx.Dtype | None = None)
 
 
 def load_quantized_weights(path: Path, config: ModelConfig) -> Weights:
-    """Check all weights of a checkpoint that mlx-lm quantised, as `load_weights` does, and return them as they are
-    stored.
+    """Check all weights of a checkpoint that mlx-lm quantised, as `load_weights` does. Return the stored arrays
+    unchanged.
 
-    A quantised layer has weight (packed), scales and biases; `layer_quantization` says how it was quantised.
+    A quantised layer has weight (packed), scales and biases; `layer_quantization` says how the layer was quantised.
 
     Raises:
         FileNotFoundError: as in `load_weights`.
@@ -168,7 +168,7 @@ def _dequantize(weights: Weights, layer: str, group_size: int, bits: int) -> mx.
 
 
 def _rename(weights: Weights, config: ModelConfig) -> Weights:
-    """Leave out arrays that other programs store and a model does not need."""
+    """Return the weights without the arrays that other programs store and the model does not need."""
     unused = {"lm_head.weight"} if config.tie_word_embeddings else set()
     return {
         name: array

@@ -1,4 +1,4 @@
-"""The layer seam: a built model whose layers run week 2's kernels. Given.
+"""The layer seam, where layers that run week 2's kernels replace the layers of a built model. Given.
 
 The model's own code does not change, and tests compare these layers with the plain layers.
 """

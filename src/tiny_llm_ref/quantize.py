@@ -1,4 +1,4 @@
-"""Quantisation: weights of a few bits, packed as MLX and mlx-lm pack them, and layers that compute with them."""
+"""Quantisation: weights of a few bits each, packed like those of MLX and mlx-lm, and layers that use them."""
 
 from collections.abc import Iterator
 
@@ -97,7 +97,7 @@ class QuantizedLinear:
         self.bias = bias
 
     def __call__(self, x: mx.array) -> mx.array:
-        """Compute the linear layer y = x W^T + b. Make W dense in the dtype of x, without rounding it to another dtype
+        """Compute the linear layer y = x W^T + b. Make W dense in the dtype of x, without rounding W to another dtype
         first.
 
         x has the dtype of scales, biases and bias, or float32. The result has the dtype of x.
@@ -109,7 +109,7 @@ class QuantizedLinear:
 
 
 class QuantizedEmbedding:
-    """A table of packed vectors, which a model uses at both of its ends, like `Embedding`.
+    """A packed `Embedding`: it turns token ids into vectors and, in tied models, hidden vectors into logits.
 
     Shapes: packed: V x (E * bits / 32), scales and biases: V x (E / group_size).
     """

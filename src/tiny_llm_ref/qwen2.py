@@ -20,7 +20,7 @@ Layer: TypeAlias = Callable[[mx.array], mx.array]  # a `Linear`, or anything tha
 class Qwen2Attention:
     """Qwen2's attention layer: project, split into heads, rotate, attend, join, project.
 
-    q_proj: E -> H_q * D, k_proj and v_proj: E -> H_kv * D (in Qwen2 all three with a bias), o_proj: H_q * D -> E.
+    q_proj: E -> H_q * D, k_proj and v_proj: E -> H_kv * D (in Qwen2, all three have a bias), o_proj: H_q * D -> E.
     """
 
     def __init__(self, config: ModelConfig, q_proj: Layer, k_proj: Layer, v_proj: Layer, o_proj: Layer, rope: RoPE):

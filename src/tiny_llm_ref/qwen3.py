@@ -12,7 +12,7 @@ __all__ = ["Qwen3Attention"]
 
 
 class Qwen3Attention(Qwen2Attention):
-    """Qwen3's attention layer. D is the configuration's own head_dim: H_q * D need not be E.
+    """Qwen3's attention layer. D is config.head_dim, and H_q * D need not be E.
 
     q_norm, k_norm: RMSNorms over the D numbers of a head.
     Source: Qwen Team 2025, "Qwen3 Technical Report", section 2, arXiv:2505.09388.

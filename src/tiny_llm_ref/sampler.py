@@ -41,7 +41,7 @@ def sample(logits: mx.array, temperature: float, key: mx.array | None = None) ->
 
 
 def apply_top_k(logits: mx.array, top_k: int) -> mx.array:
-    """Keep each row's top_k highest logits and set the others to -inf. A top_k of 0, or of V or more, keeps all logits.
+    """Keep each row's top_k highest logits, and set the rest to -inf. A top_k of 0, or of V or more, keeps all logits.
 
     Shapes: logits: B x V -> B x V. The dtype is kept.
     Source: Fan et al. 2018, "Hierarchical Neural Story Generation", section 5.4, arXiv:1805.04833.
@@ -55,10 +55,10 @@ def apply_top_k(logits: mx.array, top_k: int) -> mx.array:
 
 
 def apply_top_p(logits: mx.array, top_p: float) -> mx.array:
-    """Keep the likeliest tokens until their probabilities sum to top_p or more, and set the others to -inf.
+    """Keep the likeliest tokens until their probabilities sum to top_p or more, and set all other logits to -inf.
 
-    The likeliest token is always kept, and a top_p of 1.0 keeps all tokens. Of equally likely tokens, only as many are
-    kept as the sum needs. Probabilities are summed in float32.
+    The likeliest token is always kept, and a top_p of 1.0 keeps all tokens. Of equally likely tokens, keep only as many
+    as the sum needs. Probabilities are summed in float32.
     Shapes: logits: B x V -> B x V. The dtype is kept.
     Source: Holtzman et al. 2019, "The Curious Case of Neural Text Degeneration", section 3.1, arXiv:1904.09751.
 
@@ -74,7 +74,7 @@ def apply_top_p(logits: mx.array, top_p: float) -> mx.array:
 
 
 def apply_min_p(logits: mx.array, min_p: float) -> mx.array:
-    """Keep the tokens that are at least min_p times as likely as the likeliest token, and set the others to -inf.
+    """Keep the tokens that are at least min_p times as likely as the likeliest token, and set all other logits to -inf.
 
     A min_p of 0.0 keeps all tokens.
 

@@ -101,6 +101,6 @@ class Thoughts:
 
 def _single(tokenizer: Any, name: str) -> int | None:
     """Return a mark's token. Return None if the tokenizer has no such mark, or if the mark takes several tokens. (In
-    all models of Qwen2 and Qwen3, it takes one.)"""
+    all models of Qwen2 and Qwen3, a mark is one token.)"""
     tokens = getattr(tokenizer, name)
     return tokens[0] if tokens and len(tokens) == 1 else None

@@ -1,4 +1,4 @@
-"""The fastest form of a quantised model: on packed weights, with one operation before and one after each attention.
+"""The fastest form of a quantised model: packed weights, one operation before each attention, and one after it.
 Given.
 
 This form plugs in at the layer seam: `tune` replaces the blocks, the last norm and both ends of a built model with

@@ -36,14 +36,14 @@ __all__ = [
 
 
 class Sent(BaseModel):
-    """An object that is sent. A field with a default is left out if it was not set."""
+    """An object that the server sends. A field with a default is left out unless it was set."""
 
     def as_json(self) -> str:
         return self.model_dump_json(exclude_unset=True)
 
 
 class PromptDetails(Sent):
-    """The number of prompt tokens that did not have to be computed."""
+    """The number of prompt tokens whose keys and values were in the server's cache."""
 
     cached_tokens: int
 
@@ -84,7 +84,7 @@ class CompletionLogprobs(Sent):
 
 
 class CompletionChoice(Sent):
-    """A text, or a piece of one. finish_reason: stop or length; null while more text follows."""
+    """A text, or a piece of a text. finish_reason: stop or length; null while more text follows."""
 
     index: int
     text: str
@@ -107,7 +107,7 @@ class CompletionAnswer(CompletionChunk):
 
 
 class TokenLogprob(Sent):
-    """A token and its log-probability. bytes: the token's bytes; null if the token's name does not tell them."""
+    """A token and its log-probability. bytes: the token's bytes; null if the name does not determine the bytes."""
 
     token: str
     logprob: float
@@ -115,7 +115,7 @@ class TokenLogprob(Sent):
 
 
 class ChosenToken(TokenLogprob):
-    """A token of the answer, and the likeliest tokens at its place."""
+    """A token of the answer, and the likeliest tokens for its position."""
 
     top_logprobs: list[TokenLogprob]
 
@@ -126,7 +126,7 @@ class ChatLogprobs(Sent):
 
 
 class ChatMessage(Sent):
-    """An answer. The thinking is sent under the two names that clients know, and left out if there is none."""
+    """An answer. reasoning_content and reasoning both contain the thinking; without thinking, both are left out."""
 
     role: Literal["assistant"]
     content: str

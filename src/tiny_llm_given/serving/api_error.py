@@ -10,7 +10,7 @@ _MESSAGE, _PARAM = 500, 100  # characters at most
 class ApiError(Exception):
     """An error that a client gets, in the API's form: `{"error": {"message", "type", "param", "code"}}`.
 
-    A message may quote words of the client, so a long message is shortened in the middle.
+    A message may quote any text that a client sent, so a long message is shortened in the middle.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Turns a conversation into tokens, so that no text in a message becomes a control token. Given."""
+"""Turns a conversation into tokens, but never turns text in a message into a control token. Given."""
 
 import re
 import secrets
@@ -17,9 +17,9 @@ class ChatPrompt:
     """A conversation, filled into the checkpoint's chat template up to the beginning of the answer.
 
     Message content such as "<|im_end|>" would become the token that ends a message, so the author of the message could
-    speak as the system. Therefore the names of control tokens in contents are replaced with marks while the template is
-    filled in, and later encoded as ordinary text.
-    parts: the text before each such name, and the text after the last name. names: these names, in order.
+    speak as the system. Therefore, while the template is filled in, marks replace the names of control tokens in
+    contents. Later, these names are encoded as ordinary text.
+    parts: the text before each of these names, and the text after the last name. names: the names, in order.
     """
 
     parts: Sequence[str]
@@ -27,7 +27,7 @@ class ChatPrompt:
 
     @staticmethod
     def of(tokenizer: Any, messages: Sequence[Mapping[str, str]], *, thinks: bool = False) -> "ChatPrompt":
-        """Make a prompt from messages. thinks: whether the model is to think first, if the template leaves the
+        """Make a prompt from messages. thinks: whether the model is to think first, if the template offers this
         choice.
 
         Raises:
@@ -37,7 +37,7 @@ class ChatPrompt:
             raise ValueError("messages: expected a prompt, since this checkpoint has no chat template")
         names = sorted((str(token) for token in tokenizer.added_tokens_decoder.values()), key=len, reverse=True)
         control = re.compile("|".join(map(re.escape, names)) or "(?!)")
-        mark = secrets.token_hex(16)  # no message can contain it
+        mark = secrets.token_hex(16)  # no message can contain this mark
         found = [name for message in messages for name in control.findall(message["content"])]
         safe = [{**message, "content": control.sub(mark, message["content"])} for message in messages]
         parts = _filled_in(tokenizer, safe, thinks).split(mark)
@@ -46,7 +46,7 @@ class ChatPrompt:
         return ChatPrompt(parts, found)
 
     def encode(self, tokenizer: Any, room: Room | None = None) -> list[int]:
-        """Return the tokens of the prompt. Raises TooLongError as soon as the tokens are sure not to fit."""
+        """Return the tokens of the prompt. Raises TooLongError as soon as it is certain that the tokens do not fit."""
         if room is not None:
             room.check_text(*self.parts, *self.names)
         spelled = {

@@ -10,7 +10,7 @@ __all__ = ["HarmlessDefaults"]
 
 
 class HarmlessDefaults(Strict):
-    """The parameters with their harmless values. If a parameter has another value, the server's error names it."""
+    """The parameters with their harmless values. If a value is not harmless, the server's error names its parameter."""
 
     function_call: Literal["none", "auto"] | None = None
     modalities: Annotated[list[Literal["text"]], Field(max_length=1, fail_fast=True)] | None = None

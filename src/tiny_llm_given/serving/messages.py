@@ -1,6 +1,6 @@
 """Objects within a request, in the form of OpenAI's API and of servers of open models. Given.
 
-Every list has a longest length, and is checked only up to the first wrong item, so a list of a million wrong items
+Every list has a maximum length, and is checked only up to the first wrong item, so a list of a million wrong items
 costs no more time than a list with one wrong item.
 """
 
@@ -35,7 +35,7 @@ __all__ = [
 
 
 def encodable(text: str) -> str:
-    """Return the text if it can be encoded; otherwise raise ValueError. JSON may contain half of a surrogate pair."""
+    """Return the text. Raise ValueError if it contains half of a surrogate pair, which has no UTF-8 encoding."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -64,7 +64,7 @@ class Strict(BaseModel):
 
     @classmethod
     def asked(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fields without those that ask for nothing: null, and empty values under unknown names."""
+        """Return the fields that ask for something. Drop null, and empty values of unknown names."""
         known = cls.model_fields.keys() | _EMPTY_ASKS
         return {name: v for name, v in given.items() if v is not None and (name in known or v not in ("", [], {}))}
 
@@ -96,7 +96,7 @@ class TextPart(Strict):
 
 
 class Message(Strict):
-    """A message of a conversation. The thinking of an earlier answer may be sent back, and is ignored."""
+    """A message of a conversation. A client may send back an answer's thinking, which the server ignores."""
 
     role: Literal["system", "developer", "user", "assistant"]
     content: Text | Annotated[list[TextPart], Field(max_length=MOST_ITEMS, fail_fast=True)] = Field(
@@ -121,7 +121,7 @@ class Message(Strict):
         return self
 
     def as_template(self) -> dict[str, str]:
-        """Return the message in the form of chat templates, which have a role "system" but no role "developer"."""
+        """Return the message in the form that chat templates expect: the role "developer" becomes "system"."""
         text = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
         return {"role": "system" if self.role == "developer" else self.role, "content": text}
 

@@ -20,7 +20,7 @@ __all__ = [
     "TokenId",
 ]
 
-MOST_STOPS, LONGEST_STOP = 4, 256  # as many as OpenAI allows; characters in each
+MOST_STOPS, LONGEST_STOP = 4, 256  # stop strings, as many as OpenAI allows; characters in each string
 _NUM_SEEDS = 2**64  # how many seeds `mx.random.key` tells apart
 _LEAST = 1e-6  # logits divided by much less would overflow in float32
 

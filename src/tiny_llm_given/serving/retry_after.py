@@ -15,9 +15,9 @@ class RetryAfter:
     """An estimate of how long a refused client should wait: until the clients that were refused earlier are served.
 
     If all refused clients came back at once, most would be refused again, and OpenAI's clients try only three times. So
-    each client is told a later time than the previous client. The difference is the mean time between the ends of two
-    requests, measured while the server has requests: the server calls `begin` and `end` for each request. Until a
-    request has ended, the estimate is the time that has passed so far.
+    the server tells each refused client a later time than the previous one. The difference is the mean time between the
+    ends of two requests, measured while the server has requests: the server calls `begin` and `end` for each request.
+    Until a request has ended, the estimate is the time that has passed so far.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
@@ -52,7 +52,7 @@ class RetryAfter:
         return max(1, math.ceil(self._last - now))
 
     def _pace(self, now: float) -> float:
-        """Return the seconds from one request's end to the next request's end."""
+        """Return the mean time from one request's end to the next request's end, in seconds."""
         if self._num_now == 0:
             return self._known
         passed = now - self._since

@@ -6,7 +6,7 @@ from typing import Any
 __all__ = ["Room", "TooLongError"]
 
 _BEGINNING = 1 << 16  # characters of a long text that are encoded first
-_SHRINKS = {"NoneType": 1, "NFC": 3}  # keyed by normaliser: how many bytes it turns into one byte, at most
+_SHRINKS = {"NoneType": 1, "NFC": 3}  # how many bytes a normaliser turns into one byte at most, keyed by normaliser
 
 
 class TooLongError(ValueError):
@@ -14,7 +14,7 @@ class TooLongError(ValueError):
 
 
 class Room:
-    """The room in a context, which refuses a text that is too long however the tokenizer cuts it up.
+    """The room in a context. `Room` refuses a text that is too long, no matter how the tokenizer splits the text.
 
     max_length: how many tokens a prompt and its answer may have together; the answer needs at least one. Tokenizers
     that work on bytes, such as those of Qwen2 and Qwen3, limit how many bytes a token can stand for. If a text may fit,
@@ -26,7 +26,7 @@ class Room:
         self._longest = _longest_token(tokenizer)
 
     def check_text(self, *parts: str) -> None:
-        """Raise TooLongError if the text cannot fit."""
+        """Raise TooLongError if the text that consists of these parts cannot fit."""
         size = sum(len(part.encode()) for part in parts)
         if self._longest is not None and size > (self._max_length - 1) * self._longest:
             raise TooLongError(
@@ -55,7 +55,7 @@ class Room:
 
 
 def _longest_token(tokenizer: Any) -> int | None:
-    """Return how many bytes of text a token stands for at most. Return None if there is no such bound."""
+    """Return the largest number of bytes of text that a token can stand for. Return None if there is no limit."""
     backend, added = tokenizer.backend_tokenizer, list(tokenizer.added_tokens_decoder.values())
     shrinks = _SHRINKS.get(type(backend.normalizer).__name__)
     takes_blanks = any(token.lstrip or token.rstrip for token in added)  # such a token takes all blanks around it

@@ -30,10 +30,10 @@ def paged_attention(
     spans: mx.array,
     scale: float | None = None,
 ) -> mx.array:
-    """Compute causal attention of all rows of a step in one operation; each row attends to its own request.
+    """Compute causal attention for all rows of a step in one operation; each row attends to its own request.
 
     The kernel reads keys and values in their pages, and copies nothing. A step may mix prompts and single tokens. The
-    kernel handles the many rows of a prompt in blocks; if a request has few rows, threads divide its keys.
+    kernel handles the many rows of a prompt in blocks; if a request has few rows, threads divide the request's keys.
     Shapes: query: T x H_q x D, keys and values: P x H_kv x page_size x D, tables: R x W, spans: R x 3 -> T x H_q x D.
     Query head h reads key/value head h // (H_q / H_kv). query, keys, values and the result have the same float dtype;
     the arithmetic is float32. tables and spans are int32.
@@ -74,8 +74,8 @@ def paged_attention_metal(
 ) -> mx.array:
     """Compute the same result as `paged_attention` on a GPU, or in metal_host if there is none.
 
-    Each row is handled by itself: each simdgroup takes a part of the keys that the row sees, and a second pass joins
-    the results of these parts. For heads of more than 256 numbers, MLX's own operations run instead.
+    The kernel handles each row separately: each simdgroup takes a part of the keys that the row sees, and a second pass
+    joins the results of these parts. For heads of more than 256 numbers, MLX's own operations run instead.
     """
     run = metal(_METAL, "attend_part", _INPUTS, _FOUND, "w3d4.3")
     _check_arrays(query, keys, values, tables, spans)

@@ -22,7 +22,7 @@ _FIRST = 256  # how many of a row's largest logits the filters look at first
 
 @dataclass(frozen=True)
 class Settings:
-    """The sampling parameters of N rows: each field has one value per row for that parameter of `make_sampler`."""
+    """The sampling parameters of N rows. Each field is a parameter of `make_sampler`, with one value per row."""
 
     temperature: NDArray[np.float32]
     top_k: NDArray[np.int64]
