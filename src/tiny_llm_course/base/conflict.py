@@ -1,4 +1,5 @@
-"""Finds the conflict markers that a merge by git leaves in a learner's files, and tells the learner what to do."""
+"""Finds the conflict markers that a merge by git leaves in a learner's files, and tells the learner how to remove
+them."""
 
 from __future__ import annotations
 

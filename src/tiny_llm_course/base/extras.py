@@ -22,7 +22,7 @@ if not IS_CLONE:
 
 
 def install_command(what: str) -> str:
-    """Return the command that installs missing packages."""
+    """Return the command that installs the packages of an entry of WHAT."""
     return f"./course install {what}"
 
 
@@ -33,12 +33,12 @@ def missing(what: str) -> list[str]:
 
 
 def requirements_of(part: str) -> list[str]:
-    """Return the packages of an extra or a dependency group."""
+    """Return the requirements of an extra or a dependency group of pyproject.toml."""
     if IS_CLONE:
         settings = read_toml(ROOT / "pyproject.toml")
         requirements: list[str] = (settings["project"]["optional-dependencies"] | settings["dependency-groups"])[part]
         return requirements
-    from importlib import metadata  # imported in functions, so that other commands start sooner
+    from importlib import metadata  # imported in functions, so that commands that need no metadata start sooner
 
     pattern = re.compile(rf"(.*?)\s*;\s*extra == ['\"]{part}['\"]")
     return [match.group(1) for text in metadata.requires("tiny-llm") or () if (match := pattern.fullmatch(text))]

@@ -11,7 +11,7 @@ __all__ = ["IS_CLONE", "ROOT", "SHARED", "SRC", "address"]
 SRC = Path(__file__).resolve().parents[2]  # the folder of the packages: src in a clone, otherwise site-packages
 ROOT = SRC.parent
 IS_CLONE = (ROOT / "pyproject.toml").is_file()
-# The packages that the learner's package and the reference import, keyed by the names that tests use.
+# The packages that both the learner's package and the reference import, keyed by their names in tests.
 SHARED = {"given": "tiny_llm_given", "native": "tiny_llm_native"}
 
 

@@ -1,4 +1,4 @@
-"""Turns the exceptions of a command into an exit code and lines for the user."""
+"""Turns the exceptions of a command into lines for the user and an exit code."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def reporting(language: str | None = None) -> Iterator[Messages]:
 
     Errors in `tiny_llm` are explained to the learner, who wrote that package. Other programming errors are raised
     again.
-    language: the value of --lang, the language of the command's messages and errors. None: the locale's language.
+    language: the language of the command's messages and errors, as given with --lang. None: the locale's language.
     """
     is_known = language in (None, *LANGUAGES)
     with speaking(language if is_known else None) as words, _reported():
@@ -106,7 +106,7 @@ def is_learners(error: Exception) -> bool:
 def _explain(error: Exception) -> str:
     met = task_in_message(str(error)) if isinstance(error, NotImplementedError) else None
     if met and (stubs := [stub for stub in unsolved(_directory()) if 0 < stub.task.week <= met.week]):
-        return _open_tasks(stubs)  # no other task builds on week 0
+        return _open_tasks(stubs)  # tasks of later weeks do not build on week 0
     if type(error).__name__ == "CompileError":
         return str(error)
     if isinstance(error, SyntaxError) and (problem := _conflict(error)):
@@ -117,7 +117,7 @@ def _explain(error: Exception) -> str:
 
 
 def _conflict(error: SyntaxError) -> CommandError | None:
-    """Return the error about git's conflict markers if these markers caused the syntax error."""
+    """Return the error about git's conflict markers if these markers caused the syntax error. Otherwise return None."""
     from .conflict import conflict_in  # imported here, since few commands need this module
     from .places import ROOT
 
@@ -139,8 +139,8 @@ def _open_tasks(stubs: list[Stub]) -> str:
 
 
 def _is_of_package(error: Exception) -> bool:
-    """Tell whether an error passed through a file of `tiny_llm`, or says that such a file cannot be parsed or does not
-    exist."""
+    """Tell whether an error's traceback shows a file of `tiny_llm`, or whether the error says that such a file cannot
+    be parsed or does not exist."""
     unparsed = isinstance(error, SyntaxError) and Path(error.filename or "").is_relative_to(_directory())
     absent = isinstance(error, ImportError) and str(error.name).startswith("tiny_llm.")
     return unparsed or absent or bool(_frames(error))

@@ -22,7 +22,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def write_like(file: Path, content: bytes, path: Path) -> None:
-    """Write a new file with the permissions of `path`, the file that it is going to replace."""
+    """Write a new file with the permissions of `path`, the file that the new file will replace."""
     try:
         file.write_bytes(content)
         if path.exists():

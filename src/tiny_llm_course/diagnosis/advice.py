@@ -18,7 +18,7 @@ Frames: TypeAlias = Sequence[Frame]  # the frames of a traceback, innermost last
 
 
 def of(error: BaseException, frames: Frames, task: str) -> Advice | None:
-    """Return advice on an error, or None if there is nothing to add to the error's message.
+    """Return advice on an error. Return None if there is nothing to add to the error's message.
 
     frames: the frames of the traceback in the package under test. Empty if the test itself raised the error.
     task: the id of the task whose test failed with the error.
@@ -103,7 +103,7 @@ def _all_axes_reversed(error: BaseException, frames: Frames, task: str) -> Advic
 
 
 def _transposed(error: BaseException, frames: Frames) -> Iterator[tuple[str, Any]]:
-    """Yield the name and value of each array whose `.T` a function in the traceback takes."""
+    """Yield the name and value of each array that a function in the traceback transposes with `.T`."""
     for frame in _in_package(error, frames)[::-1]:
         for name in re.findall(r"\b(\w+)\.T\b", _source(frame)):
             if hasattr(value := frame.f_locals.get(name), "ndim"):
@@ -111,7 +111,8 @@ def _transposed(error: BaseException, frames: Frames) -> Iterator[tuple[str, Any
 
 
 def _numpy_in_mlx(error: BaseException, frames: Frames, task: str) -> Advice | None:
-    """Explain that an MLX function was called with a NumPy array. nanobind's error ends with the arguments' types."""
+    """Explain that an MLX function was called with a NumPy array. The error, which nanobind raises, lists the types of
+    the arguments at the end of its message."""
     if not isinstance(error, TypeError) or "incompatible function arguments" not in str(error):
         return None
     function, _, rest = str(error).partition("(")

@@ -1,7 +1,8 @@
 """Compiles a day's known mistakes in the background, so that a learner's first failure can be compared with them.
 
 `compile_ahead` starts a process of low priority, which runs pytest on a few tests of the reference. For these tests,
-the hooks in this file compile all mistakes that are needed to name a failure. TINY_LLM_AHEAD=off prevents this.
+the hooks in this file compile all mistakes that are needed to name a failure. With TINY_LLM_AHEAD=off, nothing is
+compiled in the background.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ TEST_LIMIT = 3600  # the time limit in seconds for compiling all mistakes of a t
 def compile_ahead(day: Day, test: str = "") -> None:
     """Start compiling the known mistakes of a day's tasks in C++ and Metal, and return at once.
 
-    test: the name of a failed test. The calls in this test decide for which types the mistakes in Metal are compiled.
-    If the name is empty, the calls in each task's first test decide. If another process is compiling these mistakes, or
-    has compiled them, nothing starts.
+    If another process is compiling these mistakes, or has compiled them, no process is started.
+    test: the name of a failed test, or "" for the first test of each task. Mistakes in Metal are compiled for the types
+    with which the test calls the kernels.
     """
     workspace = Workspace()
     has_native = any(map(is_native, workspace.files(day)))
@@ -47,11 +48,11 @@ def compile_ahead(day: Day, test: str = "") -> None:
     with note.open("a+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # another process holds the lock, and compiles
+        except OSError:  # another process holds the lock, and is compiling
             return
         file.seek(0)
         if file.read() != _digest(day):
-            _start(day, test, file.fileno())  # the process keeps the lock
+            _start(day, test, file.fileno())  # the new process keeps the lock
 
 
 def _start(day: Day, test: str, note: int) -> None:

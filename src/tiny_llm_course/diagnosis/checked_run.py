@@ -41,14 +41,14 @@ class _Array(ctypes.Structure):
 class CheckedKernel:
     """A kernel of a checked library, with the interface of `Kernel` in extension.py. Calls run at once, in this thread.
 
-    report: the descriptor to which the library writes a fault that stops the kernel.
+    report: the file descriptor to which the library reports a fault that stops the kernel.
     """
 
     def __init__(self, library: Path, name: str, report: int, threads: int = 4):
         self._library = ctypes.CDLL(str(library))
         self._name, self._function = name, ctypes.cast(getattr(self._library, name), ctypes.c_void_p)
         self._report, self._threads = report, threads
-        self.unwritten: list[tuple[int, int, int]] = []  # output, number of unwritten values, index of the first
+        self.unwritten: list[tuple[int, int, int]] = []  # output, number of unwritten values, index of the first one
 
     def __call__(
         self, inputs: Sequence[Any], outputs: Sequence[Any], numbers: Sequence[float] = (), changed: Sequence[Any] = ()
@@ -82,7 +82,7 @@ class CheckedKernel:
 
 
 class _Memory:
-    """A copy of an array's memory, gaps between strides included, and the array's description for a kernel."""
+    """A copy of an array's memory, including gaps between the elements, and the array's description for a kernel."""
 
     def __init__(self, memory: np.ndarray, shape: Sequence[int], strides: Sequence[int], dtype: str):
         self.bytes, self._dtype = memory, dtype.removeprefix("mlx.core.")
@@ -122,7 +122,7 @@ class _Memory:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
-    """Run the test as often as the second look needs, then end the process, so that pytest reports no result."""
+    """Run the test as many times as the second look needs, then end the process, so that pytest reports no result."""
     request = json.loads(os.environ[REQUEST])
     report = os.open(request["report"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:

@@ -32,7 +32,7 @@ __all__ = [
 
 Each = TypeVar("Each")
 
-QUICK = "-O1"  # takes half as long to compile as -O3
+QUICK = "-O1"  # halves the compile time of -O3
 
 
 class CatalogueError(Exception):
@@ -46,7 +46,7 @@ def mutant_sources(reference: Path, task: TaskId, mistake: Mistake) -> dict[str,
     Raises:
         CatalogueError: the text that an edit replaces does not occur exactly once in the task's code.
     """
-    parts = [(path, code, code) for path, code in _code(reference, task)]  # path, before, after
+    parts = [(path, code, code) for path, code in _code(reference, task)]  # path, code before edits, code after edits
     for old, new in mistake.edits:
         count = sum(code.count(old) for _, _, code in parts)
         if count != 1:
@@ -86,14 +86,15 @@ def is_in_kernels(reference: Path, task: TaskId) -> bool:
 
 
 def is_in_metal(reference: Path, task: TaskId) -> bool:
-    """Tell whether a task is written in Metal, which is compiled when it runs."""
+    """Tell whether a task is written in Metal. A kernel in Metal is compiled when a test calls the kernel."""
     return any(path.endswith(".metal") for path, _ in _code(reference, task))
 
 
 def compile_mistakes(
     reference: Path, task: TaskId, mistakes: Sequence[Mistake], seconds: float | None = None
 ) -> list[Mistake]:
-    """Compile the C++ files that the mistakes change, several at once, and the reference to compare the mistakes with.
+    """Compile, in parallel, the C++ files that the mistakes change, and the reference's kernels to compare the mistakes
+    with.
 
     Return the mistakes that were compiled within `seconds`, or need no compiler. All compiled files are kept.
     """
@@ -116,8 +117,7 @@ def compile_mistakes(
 
 def done_in_time(work: Callable[[Each], object], of: Sequence[Each], seconds: float | None) -> list[Each]:
     """Call `work` with each item, on all processors. Return the items whose calls ended within the given seconds.
-
-    A call that raises an error does not count. Without a limit (`seconds` is None), the error is raised again.
+    An item whose call raises an error is left out. Without a limit (`seconds` is None), the error is raised again.
     """
     pool = ThreadPoolExecutor(os.cpu_count())
     each_of = {pool.submit(work, each): each for each in of}
@@ -130,7 +130,8 @@ def done_in_time(work: Callable[[Each], object], of: Sequence[Each], seconds: fl
 
 
 def _native_files(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, Path]:
-    """Write the C++ and Metal files that a mistake changes, and the files that include them, into the mistake's folder.
+    """Write the C++ and Metal files that a mistake changes, and the files that include these files, to the mistake's
+    folder.
 
     Return the written files, keyed by name. The folder is next to the reference's compiled libraries.
     """
@@ -146,7 +147,7 @@ def _native_files(reference: Path, task: TaskId, mistake: Mistake) -> dict[str, 
 
 
 def _compiled(reference: Path, task: TaskId, paths: Collection[str]) -> list[str]:
-    """Return the C++ files among these paths, and the C++ files of the task's day that include a header among these
+    """Return the C++ files among these paths, and those C++ files of the task's day that include a header among these
     paths."""
     from tiny_llm_native.includes import with_included  # imported here, since most mistakes are in Python
 

@@ -19,9 +19,9 @@ MAX_SECONDS = 5.0  # seconds for all replays of the first failing test
 class Diagnosis(Generic[Test]):
     """The diagnosis of one task. `add` takes the task's tests in the order in which they ran.
 
-    replay: a function that runs a test on the reference, with a mistake built in or, for None, unchanged. This function
-    is not called until a test has failed. If the unchanged reference fails in the same way, the machine is at fault,
-    and no mistake is named.
+    replay: a function that runs a test on the reference, with a mistake built in or, if the mistake is None, unchanged.
+    This function is not called until a test has failed. If the unchanged reference fails in the same way, the machine
+    is at fault, and no mistake is named.
     ready: a function that takes the first failing test, and returns the mistakes that can be replayed without a long
         wait for a compiler.
     """
@@ -82,5 +82,5 @@ class Diagnosis(Generic[Test]):
 
 
 def is_mute(seen: Observation) -> bool:
-    """Tell whether a test ended before the code under test did anything that can be compared."""
+    """Tell whether a test ended before the code under test produced any value or error that can be compared."""
     return type(seen.error).__name__ in ("CompileError", "TimedOut")

@@ -15,14 +15,14 @@ __all__ = ["ChangedArgumentError", "Observation", "observe", "record", "recordin
 
 
 class ChangedArgumentError(AssertionError):
-    """The failure of a test because the code under test wrote into one of its arguments."""
+    """The failure of a test because the code under test changed an argument that the test had passed."""
 
 
 @dataclass(eq=False)
 class Observation:
     """A run of a test: the values that were compared, and the error that ended the run, if any."""
 
-    values: list[tuple[np.ndarray, str, float]] = field(default_factory=list)  # values in float64, dtype, tolerance
+    values: list[tuple[np.ndarray, str, float]] = field(default_factory=list)  # value as float64, dtype, tolerance
     error: BaseException | None = None
 
     @property
@@ -37,8 +37,8 @@ class Observation:
 
     @property
     def _ending(self) -> tuple[str, str] | None:
-        """Return the kind and the text of the error, or None if the run passed. For numbers that do not match, the text
-        is left out, since `values` has the numbers and their tolerance."""
+        """Return the kind and the text of the error. Return None if the run passed. If the error is about values that
+        differ, the text is "", since `values` has these values and their tolerance."""
         if self.error is None:
             return None
         kind, text = type(self.error).__name__, getattr(self.error, "general", str(self.error))
@@ -48,8 +48,8 @@ class Observation:
 
 
 def _in_general(text: str) -> str:
-    """Remove source lines and threads from metal_host's report on a kernel. The rest of the report does not depend on
-    how the kernel is written."""
+    """Remove the parts of metal_host's report that depend on how the kernel is written: source lines and thread
+    positions."""
     if not text.startswith("kernel '"):
         return text
     return re.sub(r"\n.*\.metal:\d+:.*|\n  by thread .*|(\n |,) such as thread .*", "", text)
@@ -67,7 +67,7 @@ def record(values: np.ndarray, dtype: str, tolerance: float) -> None:
 
 @contextmanager
 def recording() -> Iterator[Observation]:
-    """Record the values that are compared in the block. The caller notes the error that ends the block."""
+    """Record the values that are compared in the block. The caller has to set `error` if an error ends the block."""
     observation = Observation()
     _observations().append(observation)
     try:
@@ -84,7 +84,7 @@ def _observations() -> list[Observation]:
 def observe(function: Callable[..., Any], arguments: dict[str, Any]) -> Observation:
     """Run a test, and return an observation that contains the error that ended the test, if any.
 
-    KeyboardInterrupt and SystemExit are raised again, and end the run of tests.
+    KeyboardInterrupt and SystemExit are raised again, so they end the whole run of tests.
     """
     with recording() as observation:
         try:

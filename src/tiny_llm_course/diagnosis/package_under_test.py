@@ -29,8 +29,8 @@ _is_replayed: ContextVar[bool] = ContextVar("is_replayed", default=False)
 class Package:
     """A package whose modules, such as `package.kernels.softmax`, are imported when a test first uses them.
 
-    So an error in one file fails only the tests of that file. `package.given` and `package.native` are the packages
-    that the course's packages share.
+    An error in one file therefore fails only the tests of that file. `package.given` and `package.native` are the
+    packages that the course's packages share.
     """
 
     def __init__(self, name: str):
@@ -50,7 +50,7 @@ class Package:
 
 
 def task_of(item: pytest.Item) -> TaskId | None:
-    """Return the task with which a test is marked, or None."""
+    """Return the task with which a test is marked. Return None if the test is not marked with a task."""
     mark = item.get_closest_marker("task")
     return TaskId.parse(mark.args[0]) if mark else None
 
@@ -61,9 +61,11 @@ def test_of(item: pytest.Function) -> Test:
 
 
 def ready(task: TaskId, mistakes: Sequence[Mistake], seconds: float | None, test: Test) -> list[Mistake]:
-    """Return the mistakes that are compiled after at most `seconds`, so that the test can run with them at once.
+    """Compile these mistakes, and return the mistakes that are compiled within `seconds`. The test can run with a
+    returned mistake without waiting for a compiler.
 
-    Mistakes in Metal are compiled by running the test, because only the test's calls say for which types to compile.
+    Mistakes in Metal are compiled by running the test, because only the test's calls determine the types to compile
+    for.
     """
     if not is_in_metal(REFERENCE, task):
         return compile_mistakes(REFERENCE, task, mistakes, seconds)
@@ -71,7 +73,7 @@ def ready(task: TaskId, mistakes: Sequence[Mistake], seconds: float | None, test
 
 
 def replay(test: Test, task: TaskId, mistake: Mistake | None) -> Observation:
-    """Run a test with the reference as the package under test, with a mistake built in or, for None, unchanged."""
+    """Run a test with the reference as the package under test. mistake: the mistake to build in. None: no mistake."""
     function, arguments = test
     name = mutant_package(REFERENCE, task, mistake) if mistake else REFERENCE.name
     token = _is_replayed.set(True)

@@ -28,7 +28,7 @@ from ..ui import Messages, StatusLine, show
 
 __all__ = ["Finding", "second_look", "show_second_look"]
 
-PATIENCE = 60  # seconds that a second look may take; it usually takes three
+PATIENCE = 60  # seconds that a second look may take; most take three
 MOST_WARNINGS = 5
 PRECEDENCE = re.compile(r"[\w\])]\s*&(?!&)\s*[\w.\[\]]+\s*>>")
 
@@ -37,7 +37,8 @@ PRECEDENCE = re.compile(r"[\w\])]\s*&(?!&)\s*[\w.\[\]]+\s*>>")
 class Finding:
     """A fault that stopped a checked run, or that was noticed during the run.
 
-    kind: the KIND in `look_KIND`, the key of the finding's text in messages.toml. line: 0 if the line is not known.
+    kind: the KIND in `look_KIND`, the key of the finding's text in messages.toml. line: the line of the fault, or 0 if
+    the line is not known. values: the values of the text's placeholders.
     """
 
     kind: str
@@ -99,7 +100,8 @@ def _source_of(task: TaskId, package: str) -> Path | None:
 
 
 def _compiled(source: Path, task: TaskId) -> Path:
-    """Return the file to compile: `source` or, if that is a header, the file of the task's day that includes it."""
+    """Return the file to compile: `source` or, if `source` is a header, the file of the task's day that includes
+    `source`."""
     if source.suffix == ".cpp":
         return source
     stems = [Path(module).name for module in day_of(task).modules]
@@ -108,7 +110,7 @@ def _compiled(source: Path, task: TaskId) -> Path:
 
 
 def _argument_names(source: Path, kernel: str) -> dict[str, list[str]]:
-    """Return the names of a kernel's inputs and outputs, from its struct of arguments."""
+    """Return the names of a kernel's inputs and outputs, from the kernel's struct of arguments."""
     own = (file.read_text(encoding="utf-8", errors="replace") for file in with_included(source))
     text = "\n".join(own)
     struct = re.search(rf"^KERNEL\({kernel}, (\w+)\)", text, re.MULTILINE)
@@ -178,7 +180,7 @@ def _stopped_at(stopped: list[str], library: Path, source: Path, region: list[in
 
 
 def _seen(events: dict[str, Any]) -> Iterator[Finding]:
-    """Yield the findings of a run that no fault stopped."""
+    """Yield the findings of a run that was not stopped by a fault."""
     if events.get("unset"):
         yield Finding("unset")
     if unwritten := events.get("unwritten"):
