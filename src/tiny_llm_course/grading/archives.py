@@ -1,7 +1,7 @@
 """Reads the files of a submission: a folder, a ZIP archive or a tar archive.
 
-Archives are read in place. Nothing is unpacked into folders, so a name such as ../../x leads nowhere. Files that are
-not regular are listed but never opened: opening a FIFO can block forever, and a link may lead anywhere.
+Archives are read in place. Nothing is unpacked into folders, so a name such as ../../x does no harm. Files that are not
+regular are listed but never opened: opening a FIFO can block forever, and a link may point to any file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import IO, Protocol
 __all__ = ["HandedInFile", "RefusedError", "Tree", "archive_stem", "kind_of", "opened", "tree_of"]
 
 MAX_ENTRIES = 50_000
-MAX_UNPACKED = 2**28  # bytes of an archive within an archive, or of a compressed tar
+MAX_UNPACKED = 2**28  # the most bytes of an archive within an archive, or of a tar file after decompression
 CHUNK = 2**16  # bytes that are read at once
 NOT_HANDED_IN = {  # folders of other programs, and of the course itself
     *("__pycache__", "__MACOSX", "node_modules", "site-packages", "venv", "env"),
@@ -91,7 +91,7 @@ def kind_of(mode: int) -> str:
 
 
 def _collected(entries: Iterator[tuple[str, HandedInFile]]) -> Tree:
-    """Return the entries that may belong to the package, keyed by path, with `/` between folders."""
+    """Return the entries that may belong to the package, keyed by path. The folders in a path are separated by `/`."""
     tree: Tree = {}
     for name, entry in entries:
         path = PurePosixPath(name.replace("\\", "/"))
@@ -103,8 +103,8 @@ def _collected(entries: Iterator[tuple[str, HandedInFile]]) -> Tree:
 
 
 def _is_handed_in(name: str) -> bool:
-    """Tell whether a file or folder may belong to the package. Hidden files, ".." and the names in NOT_HANDED_IN may
-    not."""
+    """Tell whether a file or folder may belong to the package. Hidden files, ".." and the names in NOT_HANDED_IN never
+    belong to the package."""
     return not name.startswith(".") and name not in NOT_HANDED_IN
 
 
@@ -168,7 +168,7 @@ def _of_tar(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
 
 
 def _unpacked(stream: Readable) -> IO[bytes]:
-    """Copy a stream into an unnamed temporary file, so that its content can be read in any order."""
+    """Copy a stream into an unnamed temporary file, so that the stream's content can be read in any order."""
     file = tempfile.TemporaryFile()  # noqa: SIM115 (the reader closes it)
     while chunk := stream.read(CHUNK):
         if file.tell() + len(chunk) > MAX_UNPACKED:

@@ -29,7 +29,7 @@ class Board:
         self._waiting = list(self._submissions)
         self._done: dict[str, Grade] = {}
         self._problem: OSError | None = None  # why a grade could not be saved
-        if isinstance(sys.stdout, io.TextIOWrapper):  # the stream's encoding may lack characters of a name
+        if isinstance(sys.stdout, io.TextIOWrapper):  # names may have characters that the stream's encoding lacks
             sys.stdout.reconfigure(errors="backslashreplace")
 
     @property

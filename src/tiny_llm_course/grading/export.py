@@ -91,7 +91,7 @@ def _copy(name: str, target: Path) -> None:
 
 
 def _without_mistakes(catalogue: str) -> str:
-    """Remove the mistakes from a catalogue, because their edits show the solution. Hints stay."""
+    """Remove the mistakes from a catalogue, because the mistakes' edits show the solution. Keep the hints."""
     parts = re.split(r"(?m)^(?=\[)", catalogue)
     return "".join(part for part in parts if not part.startswith("[[tasks.mistakes]]"))
 

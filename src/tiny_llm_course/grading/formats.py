@@ -26,7 +26,8 @@ Json = dict[str, Any]
 
 
 def table_line(grade: Grade) -> str:
-    """Return a line of the table: points, a symbol for each task (with a space between days), name and problem."""
+    """Return a line of the table: points, a symbol for each task (with a space between days), the submission's name and
+    its problem."""
     days = groupby(grade.tasks, key=lambda task: (task.task.week, task.task.day))
     marks = " ".join("".join(map(_sign, tasks)) for _, tasks in days)
     problem = f"  {grade.problem.splitlines()[0]}" if grade.problem else ""
@@ -35,7 +36,7 @@ def table_line(grade: Grade) -> str:
 
 
 def legend() -> str:
-    """Explain the symbols of a table."""
+    """Return an explanation of the symbols in a table."""
     return Messages()("grade_legend", solved=signs().solved, failed=signs().failed, open=signs().open)
 
 

@@ -31,7 +31,7 @@ from .submissions import find_submissions
 __all__ = ["grade", "grade_report"]
 
 FORMATS = (*TOGETHER, *EACH)
-LONGEST = 200  # bytes of a file's name
+LONGEST = 200  # the most bytes of a file's name, not counting the suffix
 
 
 def grade(
@@ -161,8 +161,8 @@ def _check(
 
 
 def _file_names(names: list[str]) -> list[str]:
-    """Choose a different file name for each grade, even if names differ only in characters that a file name cannot
-    have."""
+    """Choose a different file name for each grade, even if two submissions' names differ only in characters that a file
+    name cannot have."""
     files: list[str] = []
     taken: set[str] = set()
     for name in names:

@@ -31,7 +31,7 @@ __all__ = ["SOLVED", "UNSOLVED", "Grade", "GradingLimits", "TaskGrade", "grade_a
 
 SOLVED, FAILED, UNSOLVED = "solved", "failed", "unsolved"
 _SYSTEM = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
-TROUBLE = (  # words in messages if the machine may be at fault: a process died or was killed, or disk or memory is full
+TROUBLE = (  # signs in messages that the machine is at fault: a process died or was killed, or disk or memory is full
     *("GoneError", "MetalHostError", "MemoryError", "Killed signal"),
     *map(os.strerror, _SYSTEM),
 )
@@ -117,9 +117,10 @@ def grade_all(
     jobs: int,
     on_grade: Callable[[Grade], None],
 ) -> list[Grade]:
-    """Grade up to `jobs` submissions at a time, and return the grades in the order of the submissions.
+    """Grade up to `jobs` submissions at a time, and return the grades in the order of the submissions. Ctrl-C ends all
+    processes.
 
-    on_grade: a function that is called with each grade as soon as the submission is graded. Ctrl-C ends all processes.
+    on_grade: a function that is called with each grade as soon as the submission is graded.
     """
     stop = threading.Event()
     with _tests(hidden) as tests, ThreadPoolExecutor(jobs) as pool:

@@ -17,10 +17,10 @@ from .processes import Box, uncounted
 from .remote import Connection, GoneError
 from .sandbox import BUBBLEWRAP, NONE, SANDBOX_EXEC
 
-START_SECONDS = 120  # seconds for the imports of a new process, on a busy machine
+START_SECONDS = 120  # seconds that a new process may take for its imports, on a busy machine
 MAX_DEATHS = 3  # after this many processes of a submission have died, its other tests fail without a new process
 MEMORY = 2**32  # bytes
-PACKAGES = ("given", "given.serving", "kernels", "native", "serving")  # accessed through the package under test
+PACKAGES = ("given", "given.serving", "kernels", "native", "serving")  # packages that tests access through `impl`
 MODULE = "tiny_llm_course.grading.worker"
 OF_MLX = ((mx.random, "seed"), (mx, "get_active_memory"), (mx, "get_peak_memory"), (mx, "reset_peak_memory"))
 HELPERS = ("barred.py", "hangs.py", "scenes.py", "stalled.py")  # modules of the tests that a submission's process needs
@@ -48,7 +48,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def package_of(request: pytest.FixtureRequest) -> RemotePackage | None:
-    """Return the package under test if it is a submission's, otherwise None."""
+    """Return the package under test if the package belongs to a submission. Otherwise return None."""
     worker = request.config.stash.get(WORKER, None)
     if worker is None:
         return None
@@ -107,8 +107,8 @@ class Worker:
         return connection
 
     def asking(self, name: str, here: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that calls an MLX function in this process, and then the MLX function with this name in the
-        submission's process. The result is the submission's, except in a replay."""
+        """Return a function that calls an MLX function in this process and then, except in a replay, the MLX function
+        with this name in the submission's process. The result is that of the last call."""
 
         def both(*values: Any) -> Any:
             found = here(*values)

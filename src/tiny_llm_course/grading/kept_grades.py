@@ -31,8 +31,8 @@ DAYS = 60  # a grade is deleted this many days after its last use
 
 
 class KeptGrades:
-    """Saved grades in a folder, without students' names. A file's name is a digest of everything that decides the
-    grade."""
+    """Saved grades in a folder, without students' names. The name of a grade's file is a digest of everything that
+    decides the grade."""
 
     def __init__(self, folder: Path, days: list[Day], hidden: Path | None, limits: GradingLimits):
         self._folder = folder
@@ -83,7 +83,7 @@ class KeptGrades:
 
 
 def _files(hidden: Path | None) -> Iterator[Path]:
-    """Yield all files that decide a grade, except the submission's, in a fixed order."""
+    """Yield all files that decide a grade, except the submission's files, in a fixed order."""
     for folder in (ROOT / "tests", *(SRC / package for package in PACKAGES)):
         for file in sorted(folder.rglob("*")):
             if file.is_file() and not NO_PART.intersection(file.relative_to(folder).parts):

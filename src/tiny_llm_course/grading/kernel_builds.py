@@ -31,15 +31,15 @@ from .sandbox import NONE
 
 __all__ = ["compile_submitted", "is_taken", "replaced"]
 
-SECONDS, FILE = 60, 2**26  # limits per kernel: processor time in seconds; bytes of a file
+SECONDS, FILE = 60, 2**26  # limits for compiling a kernel: seconds of processor time; bytes of a file
 STEP = 0.2  # seconds between checks of `stop`
 
 
 def is_taken(path: str, workspace: Workspace) -> bool:
     """Tell whether a submitted file is used. Of the course's files in `kernels`, only those with tasks can be replaced.
 
-    A submitted header with the name of a header in tiny_llm_native is not used, because the compiler would find it
-    first.
+    A submitted header with the name of a header in tiny_llm_native is not used, because the compiler would find the
+    submitted header first.
     """
     path = path.casefold()  # on some disks, names that differ only in case are the same file
     own = workspace.reference / path
@@ -54,7 +54,8 @@ def is_taken(path: str, workspace: Workspace) -> bool:
 
 
 def replaced(files: Mapping[str, bytes], workspace: Workspace) -> list[str]:
-    """Return the submitted files that the course replaces with a different file of tiny_llm_native."""
+    """Return the paths of submitted files in `kernels` for which tiny_llm_native has a file with the same name but
+    other content. The course uses its own file instead."""
     own = {path: workspace.native / path.removeprefix("kernels/") for path in files if path.startswith("kernels/")}
     return [path for path, file in own.items() if file.exists() and file.read_bytes() != files[path]]
 

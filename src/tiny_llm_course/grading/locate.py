@@ -15,7 +15,7 @@ __all__ = ["SOURCE", "known", "listed", "package_roots", "roots_of"]
 PACKAGE = "tiny_llm"
 NATIVE = (".cpp", ".h", ".metal")
 SOURCE = re.compile(r"([A-Za-z_]\w*/)*[A-Za-z_]\w*\.(py|cpp|h|metal)")
-SHOWN = 3  # the most names in a message
+SHOWN = 3  # the largest number of names in a message
 
 
 @cache
@@ -43,7 +43,7 @@ def package_roots(paths: Iterable[str]) -> list[str]:
 
 
 def listed(names: Collection[str]) -> str:
-    """Return a text with the first names, and the number of the other names."""
+    """Return a text with the first SHOWN names, and with the number of further names."""
     shown = [plain_name(name) or "the top folder" for name in sorted(names)[:SHOWN]]
     return ", ".join(shown) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 SECONDS = 90  # seconds for one kernel, including its compilation on a busy machine
 FILE = 2**26  # bytes
-ARGUMENTS = ("inputs", "output_shapes", "output_dtypes", "grid", "threadgroup", "template")  # of a call
+ARGUMENTS = ("inputs", "output_shapes", "output_dtypes", "grid", "threadgroup", "template")  # of a kernel call
 
-Answer: TypeAlias = tuple[tuple[Any, ...], str, str]  # results; the type and text of an error, or ""
+Answer: TypeAlias = tuple[tuple[Any, ...], str, str]  # results, error type, error text (both "" if none)
 Counted: TypeAlias = tuple[tuple[int, ...], dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]  # Counts' fields
 
 
 class MetalRunner:
-    """The judge's side: a process that starts at the first call and runs kernels. folder: the place for compiled
+    """The judge's side: a process that starts at the first call and runs kernels. folder: the folder for compiled
     kernels."""
 
     def __init__(self, folder: Path, sandbox: str, memory: int):
@@ -84,7 +84,8 @@ class MetalRunner:
 
 
 def elsewhere(connection: Connection, on_gpu: Callable[[], bool]) -> Callable[..., Callable[..., Any]]:
-    """Return the submission's side: a `metal_kernel` that sends calls to the judge's side, unless a GPU runs them."""
+    """Return the submission's side: a `metal_kernel` that sends each call to the judge's side, unless a GPU runs the
+    call."""
     import metal_host
 
     def metal_kernel(*description: Any) -> Callable[..., Any]:
@@ -126,7 +127,7 @@ def _counts(numbers: Any, buffers: Any, variables: Any) -> Counts:
 
 
 def _tuples(value: Any) -> Any:
-    """Replace lists with tuples, because the connection copies tuples whole, whatever they contain."""
+    """Replace lists with tuples, because the connection copies a tuple with all its contents."""
     return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
 
 

@@ -27,6 +27,6 @@ def plain_name(name: str) -> str:
 
 def _escape(character: str) -> str:
     code = ord(character)
-    if 0xDC80 <= code <= 0xDCFF:  # Python's code for a byte that is not UTF-8
+    if 0xDC80 <= code <= 0xDCFF:  # the code point by which Python represents a byte that is not UTF-8
         code -= 0xDC00
     return SHORT.get(character) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")

@@ -27,7 +27,7 @@ PR_SET_PDEATHSIG = 1
 PATH = "/usr/bin:/bin"  # in the order of most shells, because compiled kernels are identified by the compiler's path
 CPU_SECONDS, FILES, THREADS = 3600, 256, 1024
 RESERVED = 2**36  # bytes of address space that checked Metal kernels reserve without using memory
-PER_NAMESPACE = [5, 14]  # from this version of Linux on, the limit on processes counts only those in the sandbox
+PER_NAMESPACE = [5, 14]  # from this version of Linux on, the limit counts only processes in the sandbox
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Box:
         given = {"PATH": PATH, "HOME": place, "TMPDIR": place, "PYTHONPATH": str(SRC)}
         given |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONSAFEPATH": "1"}
         given |= {"MLX_ENABLE_TF32": "0", "HF_HUB_OFFLINE": "1"}
-        if compiler := os.environ.get("CXX"):  # the compiler of kernels
+        if compiler := os.environ.get("CXX"):  # the compiler for kernels
             given["CXX"] = compiler
         command = wrapped(self.sandbox, [sys.executable, *arguments], self.reads, self.writes)
         options |= dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)

@@ -34,8 +34,8 @@ assert not compiler or shutil.which(compiler), f"{compiler} is not in the folder
 
 @dataclass(frozen=True)
 class Protection:
-    """The sandbox that works on this machine. sandbox: its name in sandbox.py. reason: why no sandbox works, or
-    None."""
+    """The sandbox that works on this machine. sandbox: the sandbox's name in sandbox.py. reason: the reason why no
+    sandbox works, or None."""
 
     sandbox: str
     reason: Phrase | None = None
@@ -67,7 +67,7 @@ def told() -> str:
 
 
 def _probe(sandbox: str) -> str:
-    """Try a sandbox. Return "" if the sandbox works, otherwise the problem."""
+    """Try a sandbox. Return "" if the sandbox works, otherwise a description of the problem."""
     compiler = os.environ.get("CXX", "").partition(" ")[0]
     command = [sys.executable, "-I", "-S", "-c", PROBE, compiler, *map(str, UNSEEN)]
     try:

@@ -21,7 +21,7 @@ import numpy as np
 
 __all__ = ["ChangedError", "Connection", "GoneError", "Proxy", "RemoteError"]
 
-MAX_MESSAGE, MAX_HEADER = 2**28, 2**24  # bytes; the objects made from a header take many times the header's bytes
+MAX_MESSAGE, MAX_HEADER = 2**28, 2**24  # bytes; objects made from a header take many times the header's bytes
 DTYPES = {
     str(dtype).removeprefix("mlx.core."): dtype
     for dtype in (
@@ -31,7 +31,7 @@ DTYPES = {
 }
 ERRORS = {name: kind for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, Exception)}
 KEPT_BACK = (types.ModuleType, types.FrameType, types.CodeType, types.TracebackType, type)
-PRIVATE = ("_", "gi_", "cr_", "ag_", "f_", "tb_", "co_")  # attributes that lead from an object to its process
+PRIVATE = ("_", "gi_", "cr_", "ag_", "f_", "tb_", "co_")  # prefixes of attributes that lead to the object's process
 
 
 class GoneError(Exception):
@@ -111,8 +111,8 @@ class Connection:
         self._stream.settimeout(seconds)
 
     def request(self, operation: str, *values: Any) -> Any:
-        """Send a request to the other side, and return the answer or raise the error that the other side reports.
-        Answer the other side's requests while waiting.
+        """Send a request to the other side. Return the answer, or raise the error that the other side reports. Answer
+        the other side's requests while waiting.
 
         Raises:
             GoneError: there is no answer.
@@ -142,7 +142,7 @@ class Connection:
             self._answer(content)
 
     def forget(self) -> None:
-        """Stop watching the arguments of the last test, since a new test begins."""
+        """Stop checking whether the last test's arguments are changed, since a new test begins."""
         self._borrowed.clear()
 
     def _answer(self, content: tuple[Any, ...]) -> None:

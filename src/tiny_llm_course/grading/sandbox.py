@@ -1,7 +1,7 @@
 """Runs commands in a sandbox of the operating system: bubblewrap on Linux, sandbox-exec on macOS.
 
-A sandboxed process sees Python, a compiler and the course's own modules, all read-only. The process sees no reference,
-no test, no other submission, no other process and no network.
+A sandboxed process sees Python, a compiler and the course's own modules, all read-only. The process does not see the
+reference, the tests, other submissions, other processes or the network.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _subpaths(paths: Iterable[Path]) -> str:
 
 
 def _python() -> list[Path]:
-    """Return the folders of this Python and its virtual environment, and the links between them."""
+    """Return the folders of this Python and its virtual environment, and the links between these folders."""
     prefixes = [Path(prefix) for prefix in {sys.prefix, sys.base_prefix, sys.exec_prefix}]
     folders = {*prefixes, *(prefix.resolve() for prefix in prefixes)}
     links, link = [], Path(sys.executable)

@@ -1,4 +1,4 @@
-"""Finds submissions, however students and platforms pack them, and takes only the package's source from them."""
+"""Finds submissions, however students and platforms pack the files, and takes only the package's source from each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["Submission", "find_submissions"]
 
 TAKE = "tiny_llm_course.grading.take"
 SECONDS = 120  # the time limit of a process that takes the package out of a submission
-PLACES = ("src/tiny_llm", "tiny_llm")  # the package's possible places in a folder that is one submission
+PLACES = ("src/tiny_llm", "tiny_llm")  # where the package may be in a folder that is one submission
 LEFT_BY_SYSTEMS = {  # files and folders that systems and editors leave in an instructor's folder
     *(".DS_Store", "Thumbs.db", "desktop.ini", "__MACOSX", "__pycache__", "node_modules"),
     *(".git", ".gitignore", ".gitkeep", ".venv", ".vscode", ".idea", ".ipynb_checkpoints", ".pytest_cache"),
@@ -91,7 +91,8 @@ def _in(path: Path, apart_from: Path | None, pool: ThreadPoolExecutor) -> Iterat
 
 def _is_one(folder: Path) -> bool:
     """Tell whether a folder is one submission, with the package at its top. If the package's files themselves are at
-    the top, the folder is one submission only if no other students' folders or archives are next to these files."""
+    the top, the folder is one submission only if there are no folders or archives of other students next to these
+    files."""
     if any((folder / place / file).is_file() for place in PLACES for file in known()):
         return True
     if not any((folder / file).is_file() for file in known()):
@@ -107,8 +108,8 @@ def _single(entry: Path) -> re.Match[str] | None:
 
 @cache
 def _single_name() -> re.Pattern[str]:
-    """Return a pattern for file names, with the changes that platforms make: `lee_123_attention.py`,
-    `attention-2.py`."""
+    """Return a pattern for the names of single files, including names that platforms have changed:
+    `lee_123_attention.py`, `attention-2.py`."""
     modules = "|".join(sorted({Path(path).stem for path in known()}))
     return re.compile(rf"(?P<student>(.*?[ _-])??)(?P<module>{modules})([ -]?\(?\d+\)?)?(?P<suffix>\.(py|cpp|h|metal))")
 

@@ -1,4 +1,4 @@
-"""`refuse` filters the system calls of a submission's code on Linux, whether in Python or in machine code.
+"""`refuse` filters the system calls of a submission's code on Linux, whether the code is Python or machine code.
 
 The code may compute, start threads and read files. The code may not start processes, signal or inspect other processes,
 change files or use the network. The filter stays in force if the process executes another program.
@@ -35,14 +35,14 @@ sethostname setdomainname settimeofday clock_settime adjtimex clock_adjtime
 setuid setgid setreuid setregid setresuid setresgid setfsuid setfsgid
 """  # io_uring could do the work of the other calls unseen; the last four lines matter if the grader is root
 ABSENT = ("clone3", "openat2")  # a filter cannot read these calls' arguments; libraries use clone and openat instead
-NEWER = range(440, 1024)  # numbers of newer calls, the same on all machines; libraries do not depend on them
+NEWER = range(440, 1024)  # numbers of newer calls, the same on all machines; libraries work without these calls
 CLONE_THREAD = 0x10000
 PR_SET_PDEATHSIG = 1  # this option of prctl would let a process outlive the judge
 WRITING = (os.O_WRONLY, os.O_RDWR, os.O_CREAT, os.O_TRUNC)
-UNCOUNTED = (0x21, 0x100)  # kinds of memory that RLIMIT_DATA does not count: shared without a file, and growing down
+UNCOUNTED = (0x21, 0x100)  # of mmap: memory that RLIMIT_DATA does not count: shared without a file; growing down
 SIGNALLING = (8, 10, 15)  # of fcntl: F_SETOWN, F_SETSIG and F_SETOWN_EX, which let the system signal other processes
 LOCKING = (6, 7, 37, 38, 1024)  # of fcntl: F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW, F_SETLEASE, which block others
-OF_FILES = (ord("f"), ord("X"), 0x94)  # kinds of ioctl that change a file or folder opened for reading
+OF_FILES = (ord("f"), ord("X"), 0x94)  # of ioctl: kinds of requests that change a file or folder opened for reading
 # Of ioctl: TIOCSTI and TIOCLINUX type into a terminal; FIOSETOWN and SIOCSPGRP let the system signal other processes.
 TO_OTHERS = (0x5412, 0x541C, 0x8901, 0x8902)
 

@@ -20,9 +20,9 @@ from .plain import plain, plain_name
 
 __all__ = ["take"]
 
-MAX_FILES, MAX_BYTES = 500, 20 * 2**20  # limits of a package
+MAX_FILES, MAX_BYTES = 500, 20 * 2**20  # limits on a package
 MAX_ARCHIVES, DEPTH = 20, 2  # archives in a submission; levels of archives within archives
-SECONDS, MEMORY = 20, 2**31  # limits of this process
+SECONDS, MEMORY = 20, 2**31  # limits on this process: seconds of processor time; bytes of memory
 
 
 @dataclass(frozen=True)

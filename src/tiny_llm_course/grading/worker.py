@@ -24,7 +24,7 @@ def main() -> None:
     stream = socket.socket(fileno=int(number))
     folder, helpers = Path(submission).resolve(), Path(tests).resolve()
     import mlx.core as mx
-    import mlx_lm.tokenizer_utils  # noqa: F401  a submission may need it, and cannot import it later
+    import mlx_lm.tokenizer_utils  # noqa: F401  a submission may need this module, but cannot import it later
 
     from tiny_llm_course.grading import system_calls
     from tiny_llm_course.grading.metal import elsewhere
@@ -51,8 +51,8 @@ def main() -> None:
         mx.set_default_device(mx.gpu if device == "gpu" else mx.cpu)
 
     def reset_peak() -> None:
-        """Measure peak memory from now on. The copies of the judge's arrays do not count, because only grading makes
-        them."""
+        """Measure peak memory from now on. Copies of the judge's arrays do not count, because these copies exist only
+        during grading."""
         connection.received = 0
         mx.reset_peak_memory()
 
