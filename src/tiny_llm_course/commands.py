@@ -117,8 +117,8 @@ def _script(name: str, needed: str | None) -> Callable[[typer.Context], None]:
 
 
 def _run_program(name: str, arguments: list[str]) -> None:
-    """Replace this process with a program of the virtual environment, such as pytest. Return only if there is no such
-    program."""
+    """Replace this process with a program of the virtual environment, such as pytest. Return only if the environment
+    has no such program."""
     program = Path(sys.prefix) / "bin" / name
     in_bin = Path(name).name == name and program.is_file() and os.access(program, os.X_OK)
     if in_bin and sys.prefix != sys.base_prefix:

@@ -1,4 +1,4 @@
-"""The course in a notebook: functions of a cell become the code of a task, and commands print under the cell."""
+"""The course in a notebook: `write` makes a cell's functions the code of a task, and `course` runs commands."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Backups:
 
     folder/2026-11-21_14-03-05.123456/ belongs to one command. Its folder `before` has the old files, and its folder
     `after` has the files that the command wrote. `backup.json` lists the files, since a new file has no copy in
-    `before`. While there is a file `writing`, the command is running, or was killed.
+    `before`. If the folder has a file `writing`, the command is still running or was killed.
 
     merges: functions that take back a change in a file that git cannot merge properly, keyed by the file's name.
     on_taken_back: a function that is called with a command's folder after the command's files have been restored.
@@ -169,7 +169,7 @@ class Backups:
             raise
 
     def _put(self, copies: Path, path: Path) -> None:
-        """Replace a file with its new version. Moving a file needs no space, so a full disk cannot stop a command
+        """Replace a file with its new version. Moving a file needs no disk space, so a full disk cannot stop a command
         halfway."""
         new = copies / "new" / path.relative_to(self._root)
         if not new.exists():
@@ -204,7 +204,7 @@ class Backups:
             pass
         elif content == content_of(before):
             path.parent.mkdir(parents=True, exist_ok=True)
-            _replace(before, path)  # moving needs no space either
+            _replace(before, path)  # moving a file needs no disk space
         else:
             write_whole(path, content)
 
@@ -218,7 +218,7 @@ class Backups:
             return now
         if merge := self._merges.get(name):
             return merge(now, after or b"", before or b"")
-        if before is None:  # the command made the file, and the learner has edited it since
+        if before is None:  # the command created the file, which the learner has edited since
             return now
         if after is None:
             raise ChangedSinceError(self._root / name, copies / "before" / name)
@@ -240,7 +240,7 @@ class Backups:
         return self._root / name, copies / "before" / name, copies / "after" / name
 
     def _new_folder(self) -> Path:
-        """Make a folder whose name sorts after all other folders' names, even if the clock was set back."""
+        """Make a folder whose name sorts after the names of all other folders, even if the clock was set back."""
         now = datetime.now()
         if others := self.all():
             now = max(now, datetime.strptime(others[-1].name, NAME) + timedelta(microseconds=1))
@@ -281,7 +281,7 @@ def _check_writable(files: Iterable[Path]) -> None:
 
 @contextmanager
 def _nothing_changed() -> Iterator[None]:
-    """Turn an OSError into a message that says that nothing was changed."""
+    """Turn an OSError into a CommandError that says that no file was changed."""
     from ..ui import CommandError, os_reason
 
     try:
@@ -292,7 +292,7 @@ def _nothing_changed() -> Iterator[None]:
 
 @contextmanager
 def _brought_back_later() -> Iterator[None]:
-    """Turn an OSError into a message that says that the next command tries again."""
+    """Turn an OSError into a CommandError that says that the next command tries again."""
     from ..ui import CommandError, os_reason
 
     try:

@@ -38,7 +38,8 @@ class GitFile:
 
 
 class Git:
-    """The git commands in a clone. A git command that fails raises a CommandError with git's message."""
+    """Git in a clone. If a git command fails, the method that ran the command raises a CommandError with git's
+    message."""
 
     def __init__(self, root: Path):
         self._root = root
@@ -60,8 +61,8 @@ class Git:
         return self.base(head, other) == other
 
     def base(self, head: str, other: str) -> str | None:
-        """Return the last commit that both histories have. Return None if there is none, for example in a shallow clone
-        or in a copy with a history of its own."""
+        """Return the last commit that both histories have. Return None if there is no such commit, for example in a
+        shallow clone or in a copy with a history of its own."""
         run = subprocess.run(["git", "merge-base", head, other], cwd=self._root, capture_output=True, text=True)
         return run.stdout.strip() or None
 
@@ -77,7 +78,7 @@ class Git:
     def record(self, files: list[Path], new: str, copies: Path) -> None:
         """Make a merge commit of these files, so that a later `git pull` finds no conflict. Other changes stay staged.
 
-        copies: the folder in which the commit is noted before HEAD moves, so that `take_back_commit` can find the
+        copies: the folder in which the commit is recorded before HEAD moves, so that `take_back_commit` can find the
         commit.
         """
         head = self.commit("HEAD")

@@ -29,7 +29,7 @@ def show_hint(task: Task, more: bool, words: Messages, next_step: str) -> None:
 
 
 def _show_diagnosis(workspace: Workspace, task: TaskId, words: Messages) -> None:
-    """Show the mistake that the last test run named, unless the task has been solved since then."""
+    """Show the mistake that the last test run named for this task, unless the task has been solved since then."""
     mistake = entry_of(task).mistake(workspace.noted("diagnosed", task))
     if mistake and workspace.state(task) != SOLVED:
         show(words("hint_diagnosed"), bold=True)

@@ -1,4 +1,4 @@
-"""A lock that lets one command at a time change a learner's files. The end of the process releases the lock."""
+"""A lock that lets one command at a time change a learner's files. When a process ends, its lock is released."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["locked"]
 
-PATIENCE = 30.0  # the most seconds that a command waits; changing files takes a fraction of a second
+PATIENCE = 30.0  # the most seconds that a command waits; the holder's changes take a fraction of a second
 SILENCE = 1.0  # seconds after which a waiting command names the command that holds the lock
 PAUSE = 0.02
 
@@ -37,7 +37,7 @@ def locked(file: Path, name: str) -> Iterator[None]:
         return
     with lock:
         _wait(lock)
-        with suppress(OSError):  # on a full disk, only the name is missing
+        with suppress(OSError):  # on a full disk, the lock works, but the name is missing
             lock.truncate(0)
             lock.write(f"{name} {os.getpid()}".encode())
         yield

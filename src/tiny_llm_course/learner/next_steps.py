@@ -91,6 +91,6 @@ def show_left_out(workspace: Workspace, task: Task, words: Messages) -> None:
 
 
 def show_end(workspace: Workspace, words: Messages) -> None:
-    """Say that no task is open: the learner's path is done, or the whole course."""
+    """Say that no task is open, because the learner's path or the whole course is done."""
     key = "all_done" if workspace.progress.path == ALL else "path_done"
     show(words(key, count=sum(workspace.state(task.id) is not None for task in tasks())))

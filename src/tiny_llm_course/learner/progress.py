@@ -22,8 +22,8 @@ _PATH = re.compile(r"path\s+(\w+)")
 
 
 class Progress:
-    """The progress file. Lines that this version of the course does not understand, such as tasks of a newer version,
-    stay unchanged."""
+    """The progress file. Lines that this version of the course does not understand, such as lines about tasks of a
+    newer version, stay unchanged."""
 
     def __init__(self, file: Path):
         self.file = file
@@ -50,7 +50,7 @@ class Progress:
         write_whole(self.file, self.changed({}))
 
     def changed(self, states: dict[TaskId, str | None]) -> bytes:
-        """Return the content of the file with these new states of tasks."""
+        """Return the content that the file would have with these new states of tasks."""
         lines = [line for line in self._lines if not any(_entry(task).match(line) for task in states)]
         lines = [line for line in lines if line not in _HEADER.splitlines()]
         lines += [f"{task} {state}" for task, state in sorted(states.items()) if state]
@@ -85,8 +85,8 @@ def without_change(now: bytes, after: bytes, before: bytes) -> bytes:
 
 
 def _lines_by_key(content: bytes) -> dict[str, str]:
-    """Return the lines, keyed by task. A line about no task is its own key. If two lines are about the same task, the
-    later line counts."""
+    """Return the lines, keyed by task. A line without a task is its own key. If two lines name the same task, the later
+    line counts."""
     return {_key(line): line for line in _decoded(content)}
 
 

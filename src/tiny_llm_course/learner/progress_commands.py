@@ -1,4 +1,4 @@
-"""The commands that tell the learner what to do: `tiny-llm next`, `progress` and `hint`. The commands start quickly,
+"""The commands that tell the learner what to do: `tiny-llm next`, `progress` and `hint`. These commands start quickly,
 because this module does not import MLX."""
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def progress_table(workspace: Workspace, words: Messages) -> None:
 
 
 def week_list(workspace: Workspace, task: TaskId, rows: int, words: Messages) -> None:
-    """Show the week of a task in this many rows of the terminal if possible, and each other week in one line.
+    """Show the week of a task, if possible in this many rows of the terminal, and show each other week in one line.
 
     If the week is too long, only the days nearest to the task's day show their tasks, and each other day takes one
     line.

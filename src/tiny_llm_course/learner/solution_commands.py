@@ -134,8 +134,8 @@ def _fill_in(open_: list[Task], workspace: Workspace, words: Messages, what: str
 
 
 def _with_solutions(workspace: Workspace, chosen: list[Task]) -> dict[Path, str]:
-    """Return the texts of the learner's files that have code of these tasks, with the reference's code in its place.
-    The texts are keyed by file."""
+    """Return new texts, keyed by file, for the learner's files in which these tasks are written. In these texts, the
+    reference's code replaces the learner's code for the tasks."""
     texts: dict[Path, str] = {}
     for task in chosen:
         for file, names in workspace.parts(day_of(task.id), task.id).items():
@@ -145,8 +145,8 @@ def _with_solutions(workspace: Workspace, chosen: list[Task]) -> dict[Path, str]
 
 
 def _with_stubs(workspace: Workspace, file: Path, names: list[str], before: str) -> str:
-    """Return a learner's file with stubs in place of these functions. A function that the file no longer has is added
-    as a stub."""
+    """Return a learner's file with stubs in place of these functions. If the file no longer has one of the functions,
+    the function's stub is added."""
     stub = workspace.stub(file)
     try:
         restored = restore(before or stub, stub, names, os.path.relpath(file))
@@ -163,7 +163,7 @@ def _spliced(workspace: Workspace, file: Path, source: str, names: list[str], be
 
 
 def _explained(error: SpliceError, file: Path, names: list[str], before: str) -> CommandError:
-    """Explain why a file was not changed: it cannot be parsed, or lacks the code to replace."""
+    """Explain why a file was not changed: the file cannot be parsed, or lacks the code to replace."""
     name = os.path.relpath(file)
     if problem := conflict_in(ROOT, file):
         return problem

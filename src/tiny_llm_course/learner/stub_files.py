@@ -34,7 +34,7 @@ def write_stubs(reference: Path, out: Path, manifest: Path) -> list[str]:
         write_whole(out / path, plan.stubs[path])
     for path in plan.orphaned:
         (out / path).unlink()
-    if plan.manifest_is_stale:  # written last, so that each file always matches the old or new manifest
+    if plan.manifest_is_stale:  # written last, so that each stub always matches the old or the new manifest
         write_whole(manifest, json.dumps(plan.hashes, indent=2, sort_keys=True).encode() + b"\n")
     return [f"wrote {out / path}" for path in plan.stale] + [f"deleted {out / path}" for path in plan.orphaned]
 

@@ -26,7 +26,7 @@ from .progress import Progress, without_change
 __all__ = ["CodePlace", "Workspace", "changing", "settle"]
 
 FIRST_WEEK = 1  # week 0 is a warm-up
-PRISTINE = Path(__file__).parents[1] / "pristine"  # the stubs, if this copy has no solutions
+PRISTINE = Path(__file__).parents[1] / "pristine"  # the folder of the stubs, if this copy has no solutions
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class Workspace:
         return places
 
     def state(self, task: TaskId) -> str | None:
-        """Return SOLVED, SKIPPED, or None for an open task. A task with a stub is open, even if the learner has solved
-        it earlier."""
+        """Return SOLVED, SKIPPED, or None for an open task. A task with a stub is open, even if the learner solved the
+        task earlier."""
         return None if task in self.stubs else self.progress.state(task)
 
     def open_tasks(self, path: str | None = None) -> list[Task]:
@@ -86,8 +86,8 @@ class Workspace:
         return [task for task in between if task not in on_path and self.state(task.id) is None]
 
     def next_task(self, path: str | None = None) -> Task | None:
-        """Return the next open task on a path, by default the learner's path. An open task in the learner's current
-        week or later comes first, then one in an earlier week. Return None if no task is open.
+        """Return the next open task on a path, by default the learner's path. Prefer an open task in the learner's
+        current week or later to one in an earlier week. Return None if no task is open.
 
         The course begins with week 1. Tasks of week 0 are returned only if the learner has begun week 0, and has done
         no task of another week yet.
@@ -214,7 +214,7 @@ def changing(command: str) -> Iterator[Workspace]:
 
 
 def settle() -> None:
-    """Wait for a command that is writing, or take back the changes of a killed command, before another command runs."""
+    """Before another command runs, wait for a command that is writing, or take back the changes of a killed command."""
     if Workspace().backups.interrupted():
         with changing("next"):
             pass

@@ -1,1 +1,1 @@
-"""Runs day tests in processes of their own, and collects their results."""
+"""Runs the tests of days in processes of their own, and collects the tests' results."""

@@ -37,7 +37,7 @@ class PytestProcess:
     def __init__(self, command: list[str], folder: Path | None = None):
         self.descriptor, write = os.pipe()
         self.heard = monotonic()  # the time of the last event
-        self.left: Counter[str] | None = None  # task -> number of tests to run; None until pytest has chosen tests
+        self.left: Counter[str] | None = None  # task -> tests without a result; None until pytest has chosen tests
         self.running = ""  # the test that is running
         self.is_compiling = False  # whether that test waits for a compiler
         self.is_over = False  # whether all tests have ended, and their results have arrived
@@ -58,7 +58,7 @@ class PytestProcess:
             os.close(write)
 
     def events(self) -> list[dict[str, Any]] | None:
-        """Wait for data, and return the events that are complete, or None if the process has closed the pipe."""
+        """Wait for data, and return the events that are complete. Return None if the process has closed the pipe."""
         data = os.read(self.descriptor, 65536)
         if not data:
             return None
@@ -88,9 +88,9 @@ class PytestProcess:
     def end(self, problem: str) -> tuple[str, dict[str, Any] | None]:
         """End the process and all processes that it started.
 
-        problem: the reason to kill the process now, or "" if the process has written its last event. In that case, wait
-        a few seconds for the process to end by itself. Even after all tests, the process may keep running, because
-        Python waits for threads that never end.
+        problem: the reason to kill the process now, or "" if the process has written its last event. If `problem` is
+        "", the process has a few seconds to end by itself. The process may keep running after its tests, because Python
+        waits for threads that never end.
 
         Return the problem ("" if there was none), and a description of the test that was running (None if no test was
         running).

@@ -1,4 +1,4 @@
-"""Runs day tests in processes of their own, and keeps the result of each test."""
+"""Runs the tests of days in processes of their own, and keeps the result of each test."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ HIDDEN = "test_hidden_"  # the prefix of an instructor's own test files
 TIME_LIMIT = 30  # seconds for each test, plus compiling; the slowest test takes 2 s on a slow machine
 GRACE = 5  # seconds between the end of a test's time limit and the end of its process
 COMPILING = 600  # seconds after which a compiler or a starting process counts as hung
-WORST = ("crash", "hang", "changed")  # kinds of failures that are shown before others, in this order
+WORST = ("crash", "hang", "changed")  # kinds of failures that are shown before all others, in this order
 
 
 class Frame(TypedDict):
@@ -86,7 +86,7 @@ class PytestRun:
         default_factory=dict
     )  # task -> the number of known mistakes that the run had no time to try, and the number of all known mistakes
     running: str = ""  # the test in which a process died or was killed
-    problem: str = ""  # why that process ended, or pytest's message if it ran no tests at all
+    problem: str = ""  # why that process ended, or pytest's message if pytest ran no tests
     interrupted: bool = False
     is_collected: bool = False  # whether every process has said which tests it will run
     seconds: float = 0.0
@@ -184,7 +184,8 @@ def run_tests(
 
     on_event: a function that is called with the run so far after each new event.
     time_limit: seconds that a test may take, not counting compilation.
-    deadline: seconds after which all processes are killed. Setting `stop` kills them at once.
+    deadline: seconds after which all processes are killed.
+    stop: setting this event kills all processes at once.
     folder: the working directory of the processes. None: the current directory.
     """
     run, start = PytestRun(package), monotonic()

@@ -13,24 +13,24 @@ from typing import Any
 
 __all__ = ["TimedOut", "end_time_limit", "leave_out_compiling", "time_limit"]
 
-_COMPUTING = 3  # an endless loop computes all the time, so it is found after a third of the limit
+_COMPUTING = 3  # an endless loop computes all the time, so the loop is ended after a third of the limit
 _TIMERS = {"ITIMER_REAL": "SIGALRM", "ITIMER_PROF": "SIGPROF"}
 
 
 class TimedOut(BaseException):
     """The error of a test that exceeded its time limit. The error's message is the limit.
 
-    The class is a BaseException, so that a learner's `except Exception` does not catch the error.
+    The class is derived from BaseException, so that a learner's `except Exception` does not catch the error.
     """
 
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise TimedOut in the block after `seconds` of wall-clock time, or after a third as many seconds of processor
-    time.
+    """Raise TimedOut in the block after `seconds` seconds of wall-clock time, or after a third as many seconds of
+    processor time.
 
-    The limit on processor time is lower, because on a busy machine a test waits longer but does not compute longer. On
-    a system without timer signals, the block has no limit.
+    The limit on processor time is lower, because a busy machine makes a test wait longer but not compute longer. On a
+    system without timer signals, the block has no limit.
     """
     if not hasattr(signal, "setitimer"):
         yield
@@ -60,8 +60,8 @@ def end_time_limit() -> None:
 def leave_out_compiling(tell: Callable[[str], None]) -> None:
     """Stop the clock whenever the main thread waits for a compiler, from now until the process ends.
 
-    Packages with kernels announce the compiler by audit events. tell: a function that is called with the file's name
-    when the compiler starts, and with "" when it has ended.
+    Packages with kernels raise an audit event when a compiler starts, and another event when the compiler has ended.
+    tell: a function that is called with the compiled file's name at the first event, and with "" at the second event.
     """
     left: list[float] = []
 

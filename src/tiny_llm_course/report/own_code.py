@@ -16,8 +16,8 @@ __all__ = ["own_code"]
 
 
 def own_code(workspace: Workspace, task: TaskId) -> dict[str, str]:
-    """Return the learner's code of a task, keyed by path in the package: a module with the task's functions, or a
-    region with its markers. All files must be valid Python."""
+    """Return the learner's code for a task, keyed by path in the package: a module with the task's functions, or a
+    region with its markers. Files in Python must have no syntax errors."""
     code = {}
     for file, names in workspace.parts(day_of(task), task).items():
         path = file.relative_to(workspace.package).as_posix()

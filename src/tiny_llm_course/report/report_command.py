@@ -31,7 +31,8 @@ __all__ = ["report", "write_new"]
 
 
 def report(task: TaskArgument = None, out: Out = OUT, lang: Lang = None) -> None:
-    """Write your code for a task, its failed tests, and versions into a file that you can attach to an issue."""
+    """Write your code for a task, the failed tests, and the versions of system and packages into a file that you can
+    attach to an issue."""
     with reporting(lang) as words:
         workspace = Workspace()
         chosen = chosen_task(task, workspace)
@@ -81,7 +82,7 @@ def write_new(folder: Path, task: TaskId, text: str) -> Path:
 
 
 def _versions() -> Iterator[str]:
-    """Yield the versions on which a test's result can depend. No version identifies a person."""
+    """Yield lines with the versions on which a test's result can depend. No line identifies a person."""
     known = about("", "tiny-llm", "mlx", "numpy")
     if commit := _commit():
         yield f"course: commit {commit}"
@@ -92,7 +93,8 @@ def _versions() -> Iterator[str]:
 
 
 def _commit() -> str:
-    """Return the last commit that changed the commands, which learners do not change, or "" if git is missing."""
+    """Return the last commit that changed the course's commands. A learner's own commits do not count, because they do
+    not change commands. Return "" if git is missing."""
     if shutil.which("git") is None:
         return ""
     command = ["git", "log", "-1", "--format=%h", "--", "src/tiny_llm_course"]

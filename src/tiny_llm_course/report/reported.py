@@ -1,4 +1,5 @@
-"""Writes and reads reports: a task's code, the results of its tests, and versions, in Markdown.
+"""Writes and reads reports: a task's code, the results of its tests, and the versions of the programs involved, in
+Markdown.
 
 A report goes to people who do not know its author, so it is in English and names no folder outside the course.
 """
@@ -21,7 +22,7 @@ EXPECTED = """
 ## What did you expect?
 
 <!-- What should the code do? Why do you think that it does? Even one sentence helps your readers. -->"""
-SHOWN = 3  # failures that are shown in full; the others are only named
+SHOWN = 3  # failures that are shown in full; of other failures, only the names
 SOURCES = "src/tiny_llm/"
 OUTCOMES = {
     "failed": "failed",
