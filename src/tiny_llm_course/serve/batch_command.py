@@ -29,7 +29,7 @@ from .serving_options import Cache, Check, Draft, MaxRunning, NumDrafts, Pages, 
 
 __all__ = ["batch"]
 
-MOST_EMPTY = 3  # the most steps in a row without work: after more steps, no request can make progress
+MOST_EMPTY = 3  # the most steps in a row without work; more such steps mean that no request can proceed
 
 _OF_ALL = (FloatingPointError, NotImplementedError)  # errors that end all requests: non-finite logits, or a stub
 
@@ -212,8 +212,8 @@ class _Run:
         self.results.add(BatchResult(id=asked.id, text="", finish_reason="error", usage=usage, error=str(error)))
 
     def _write(self, request: Any) -> None:
-        """Write a request's result. Raise an error of the model or of a learner's code, because such an error concerns
-        all requests."""
+        """Write a request's result. If the request ended with an error of the model or of a learner's code, raise the
+        error instead, because such an error concerns all requests."""
         if isinstance(request.error, _OF_ALL) or (request.error is not None and is_learners(request.error)):
             raise request.error
         self.ended += len(request.output)

@@ -19,7 +19,7 @@ __all__ = ["BatchLine", "BatchRequest", "Prompt", "read_requests"]
 
 Prompt = str | list[dict[str, str]]
 _LONGEST = 40  # the most characters of an error about JSON
-_KNOWN = {  # field -> the expected value, where the schema's own text would be too long
+_KNOWN = {  # field -> what is expected, for fields for which the schema's own text is too long
     "messages": phrase("batch_messages"),
     "Message": phrase("batch_message"),
     "content": phrase("batch_content"),

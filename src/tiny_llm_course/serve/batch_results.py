@@ -25,7 +25,7 @@ _BEGINNING = b'{"id": "'  # the beginning of each line
 
 
 class BatchResult(BaseModel):
-    """The result of a request. Fields that are not set are left out of the file."""
+    """The result of a request. The file has only the fields that are set."""
 
     id: str
     text: str
@@ -38,8 +38,8 @@ class BatchResult(BaseModel):
 class Results:
     """The results in a file, including those of an earlier run. Use this class as a context manager.
 
-    When `add` returns, the new line is on the disk. After a crash, only the last line can be incomplete; an incomplete
-    line is removed. done: the ids that have a result. num_errors: how many of these results are errors.
+    When `add` returns, the new line is on the disk. After a crash, only the last line can be incomplete. The next run
+    removes an incomplete line. done: the ids that have a result. num_errors: how many of these results are errors.
 
     Raises:
         CommandError: another `batch` uses the file, or the file holds anything but results of these requests.
@@ -64,7 +64,7 @@ class Results:
         """Write a result. The line's first key is "id", because `_is_cut` recognises a line by its beginning."""
         found = result.model_dump(exclude_unset=True)
         line = (json.dumps(found, ensure_ascii=False) + "\n").encode("utf-8", "replace")
-        with _uninterrupted():  # so that each written result is also noted
+        with _uninterrupted():  # so that `done` and `num_errors` include each written result
             try:
                 while line:
                     line = line[os.write(self._descriptor, line) :]
@@ -89,7 +89,7 @@ class Results:
 
     def _lock(self) -> None:
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the process's end releases the lock
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released when the process ends
         except BlockingIOError:
             raise CommandError("batch_out_used", file=self.path, exit_code=1) from None
         except OSError:  # a file system without locks

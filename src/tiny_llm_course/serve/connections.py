@@ -19,9 +19,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 __all__ = ["ARRIVAL", "ClientConnection", "Rarely", "Runner", "most_connections"]
 
 ARRIVAL = 30.0  # seconds that a request, head and body, may take to arrive
-SOME = 4096  # bytes that are read at once; if they arrive as chunks of one byte, they block the loop for about 15 ms
+SOME = 4096  # bytes to read at once; in HTTP chunks of one byte, so many bytes block the loop for about 15 ms
 IDLE = 5  # seconds that a connection stays open between two requests
-MOST = 1000  # connections; each takes about 20 KiB
+MOST = 1000  # the most connections; each takes about 20 KiB of memory
 OTHER_FILES = 128  # other open files: accepted sockets that are not counted yet, models, libraries
 ACCEPTED = 16  # connections that the loop accepts at once, before they are counted
 QUEUED = 1024  # connections that the system accepts while the loop is busy
@@ -80,8 +80,8 @@ class ClientConnection(H11Protocol):
             self._waiting.pop(self, None)
 
     def _make_room(self) -> None:
-        """Close the connection that has waited longest. If all connections are busy, refuse the requests on this
-        one."""
+        """Close the connection that has waited longest. If no connection is waiting, refuse the requests on this
+        connection."""
         oldest = next(iter(self._waiting), None)
         if oldest is None:
             self.app = _refuse
@@ -154,7 +154,8 @@ class Runner(uvicorn.Server):
 
 
 class Rarely(logging.Filter):
-    """A filter that passes each message at most once in PAUSE seconds, and adds how often the message was held back."""
+    """A filter that passes each message at most once in PAUSE seconds, and adds the number of times that the message
+    was held back."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()

@@ -17,7 +17,7 @@ __all__ = ["Dashboard"]
 INTERVAL = 0.1  # seconds between two updates of the web page; an engine runs hundreds of steps per second
 MOST_EVENTS = 200  # updates per second for all readers together; with many readers, each one sees fewer updates
 WINDOW = 2.0  # seconds over which the speed is measured
-FREE, KEPT = -2, -1  # a page without a holder; a page that only the prefix tree holds
+FREE, KEPT = -2, -1  # holders of a page that nobody holds, and of a page that only the prefix tree holds
 
 
 class _Speed:
@@ -55,7 +55,7 @@ class Dashboard:
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         self._clock, self._speed = clock, _Speed()
         self._steps = self._preempted = self._ended = 0
-        self._chunks: dict[str, int] = {}  # request -> its tokens in the last step
+        self._chunks: dict[str, int] = {}  # request id -> the number of its tokens in the last step
         self._num_readers = 0
         self._looking: asyncio.Future[str] | None = None  # the last description, which all readers share
         self._looked = 0.0
@@ -116,8 +116,8 @@ class Dashboard:
             self._num_readers -= 1
 
     async def _shared_look(self, engine: AsyncEngine) -> str:
-        """Return the last description if it is still being made, or is younger than INTERVAL seconds. Otherwise make a
-        new one."""
+        """Return the last description if that description is still being made, or is less than INTERVAL seconds old.
+        Otherwise make a new description."""
         now = self._clock()
         if self._looking is None or (self._looking.done() and now - self._looked >= INTERVAL):
             self._looking, self._looked = asyncio.ensure_future(self._as_json(engine)), now

@@ -1,4 +1,5 @@
-"""Protocols for the objects with which commands serve requests. They list only the members that commands read or call.
+"""Protocols for the objects with which commands serve requests. A protocol lists only the members that commands read or
+call.
 
 The objects may come from the reference or from a learner's package, so commands name these protocols instead of
 classes. Where the reference is installed, mypy checks that the reference's classes match the protocols.
@@ -102,7 +103,8 @@ class Observer(Protocol):
 
 
 class EndedRequest(Protocol):
-    """The record of a finished request. first: seconds until the request's first token. rate: tokens per second."""
+    """The record of a finished request. prompt, output: numbers of tokens. first: seconds from the request's arrival to
+    its first token. rate: tokens per second after the first token."""
 
     @property
     def id(self) -> str: ...

@@ -35,7 +35,8 @@ class RunChunk(_Part):
 class RunStep(_Part):
     """A step. time: the time at which the step ended. generated: the number of tokens added to outputs. preempted: the
     requests preempted before anything was computed. finished: the requests that ended with this step, each with the
-    reason. pages_used, pages_kept: None if the cache has no pages."""
+    reason. pages_used: the number of pages that running requests hold. pages_kept: the number of pages that only the
+    prefix tree holds. Both are None if the cache has no pages."""
 
     time: Seconds
     chunks: list[RunChunk]
@@ -54,7 +55,7 @@ class RunPages(_Part):
 
 
 class RunRequest(_Part):
-    prompt: Count  # tokens
+    prompt: Count  # number of tokens
 
 
 class RunAbort(_Part):

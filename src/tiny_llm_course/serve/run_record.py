@@ -17,8 +17,8 @@ __all__ = ["RunRecorder"]
 class RunRecorder:
     """An observer of an engine (a `serving.engine.Observer`) that records each step.
 
-    about: the fields of `RunFile` that say how the run was started. backlog: a function that returns the number of
-    waiting requests that are not in the engine yet. Times are in seconds since the recorder was created.
+    about: the fields of `RunFile` for the command's options. backlog: a function that returns the number of waiting
+    requests that are not in the engine yet. Times are in seconds since the recorder was created.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class RunRecorder:
         self._start = clock()
         self._pages: RunPages | None = None
         self._requests: dict[str, RunRequest] = {}
-        self._generated: dict[str, int] = {}  # request -> tokens generated so far
+        self._generated: dict[str, int] = {}  # request id -> number of tokens generated so far
         self._steps: list[RunStep] = []
         self._aborted: list[RunAbort] = []
 

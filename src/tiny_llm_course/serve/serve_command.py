@@ -31,7 +31,7 @@ __all__ = ["serve"]
 
 NEEDED = ("starlette", "uvicorn", "prometheus_client")  # the extra `serve`
 PAGE = Path(__file__).with_name("serve_page.html")
-SERVER = 7  # the day of week 3
+SERVER = 7  # the day of week 3 on which the server is written
 KEY = "[!-~]([ -~]*[!-~])?"  # clients encode other characters differently, and HTTP drops blanks at a header's ends
 
 
@@ -114,7 +114,7 @@ def _listener(host: str, port: int) -> socket.socket:
         listener = socket.create_server(address[:2], family=family, backlog=1024)
     except OSError as error:
         raise CommandError("serve_address", host=host, port=port, reason=os_reason(error), exit_code=1) from None
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else events wait for acknowledgements
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # without this, events wait for acknowledgements
     return listener
 
 

@@ -24,7 +24,7 @@ __all__ = ["KINDS", "NGRAM", "Kind", "Options", "Serving", "kinds_of", "missing"
 
 NGRAM = "ngram"  # in place of a model's name
 SLOTS, BUDGET, PAGED_ATTENTION, PREFIXES, SPECULATION = 1, 2, 4, 5, 6  # days of week 3
-MEMORY = 4  # a cache takes at most 1 / MEMORY of the machine's memory
+MEMORY = 4  # a cache may take 1 / MEMORY of the machine's memory
 NUMBER = 4  # the most bytes of an element in the cache
 SAMPLING = TaskId(3, 2, 3)  # batched sampling
 _NOT_RUN = ("latency", "batch_sampler")  # files with tasks of week 3 that requests do not need
@@ -51,9 +51,9 @@ KINDS = (  # in the order of the course
 class Options:
     """The options for serving requests.
 
-    cache: the name of one of KINDS, or None for the last one in KINDS that is written. pages: the number of pages, or
-    None for as many as the requests need. draft: the model that guesses, NGRAM for guesses from the text itself, or
-    None. num_drafts: the most guesses per request that a step checks.
+    cache: the name of one of KINDS, or None for the last one in KINDS whose tasks are all done. pages: the number of
+    pages, or None for as many as the requests need. draft: the model that guesses, NGRAM for guesses from the text
+    itself, or None for no guesses. num_drafts: the most guesses per request that a step checks.
 
     Raises:
         CommandError: an option is out of range.
@@ -109,13 +109,13 @@ class Serving:
 
     @cached_property
     def _thinking(self) -> Thinking:
-        """Return the way in which the checkpoint thinks. `serve` does not need this method, because its server fills in
-        the chat template in a process of its own."""
+        """Return the object that knows how the checkpoint thinks. `serve` does not need this property, because its
+        server fills in the chat template in a process of its own."""
         made: Thinking = import_module(f"{self._package}.thinking").Thinking(self.tokenizer)
         return made
 
     def encode(self, prompt: str | Sequence[Mapping[str, str]]) -> list[int]:
-        """Return the tokens of a text to continue, or of messages to answer. Thinking is off unless the model always
+        """Return the token ids of a text to continue, or of messages to answer. Thinking is off unless the model always
         thinks.
 
         Raises:
@@ -141,8 +141,8 @@ class Serving:
         return module.Request(id, tokens, settings, text)
 
     def engine(self, longest: int | None = None, observers: Sequence[Observer] = ()) -> ServingEngine:
-        """Return a new engine with an empty cache. longest: the most tokens of a request, prompt and output
-        together."""
+        """Return a new engine with an empty cache. longest: the most tokens of a request, prompt and output together.
+        None: `context`."""
         longest, options = min(longest or self.context, self.context), self.options
         scheduler = self._scheduler(self._cache(self._loaded, longest))
         made: ServingEngine = self._module("engine").Engine(
@@ -151,8 +151,8 @@ class Serving:
         return made
 
     def _decoding(self, longest: int) -> Any:
-        """Return the object that chooses tokens: for all requests of a step together if the task of batched sampling is
-        written, and with guesses if the options name a draft."""
+        """Return the object that chooses tokens. The object chooses for all requests of a step together if the task of
+        batched sampling is done, and uses guesses if the options name a draft."""
         is_batched = not any(stub.task == SAMPLING for stub in self._open)
         decoding = self._module("batch_sampler").BatchSampler() if is_batched else self._module("decoding").Decoding()
         if self.options.draft is None:
@@ -188,7 +188,8 @@ class Serving:
         return needs_of_serving(wanted.bits is not None, wanted.layers, {*days, *self._days, *speculation})
 
     def _choose(self) -> Kind:
-        """Choose the cache that the user named, or the last one in KINDS that is written."""
+        """Choose the cache that the user named. If the user named none, choose the last one in KINDS whose tasks are
+        all done."""
         kinds = kinds_of(self._package)
         waiting = {kind: missing(self._open, kind.days) for kind in kinds}
         written = [kind for kind in kinds if not waiting[kind]]
@@ -251,7 +252,7 @@ def kinds_of(package: str) -> list[Kind]:
 
 def missing(stubs: Sequence[Stub], days: Sequence[int]) -> Stub | None:
     """Return the first of these stubs that requests would reach in the code of these days of week 3. Stubs in Metal do
-    not count, because kernels work without Metal."""
+    not count, because a kernel whose task in Metal is open runs without Metal."""
     needed = (stub for stub in stubs if stub.task.week == 3 and stub.task.day in days)
     return next((stub for stub in needed if stub.file.suffix != ".metal" and stub.file.stem not in _NOT_RUN), None)
 

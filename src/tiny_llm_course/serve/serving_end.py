@@ -22,8 +22,8 @@ CUT = 2  # seconds from the second signal until the process ends, even in the mi
 
 
 class Ending:
-    """A watcher that ends a server when a signal comes or the engine breaks, and tells the user what the server waits
-    for.
+    """A watcher that ends a server when a signal arrives or the engine breaks, and tells the user what the server is
+    waiting for.
 
     Signals are handled as soon as the object is created. runner: a `uvicorn.Server` that is not running yet.
     """
@@ -76,7 +76,7 @@ class Ending:
             show_note()  # after the terminal's ^C
 
     def _ask_to_end(self) -> None:
-        with suppress(RuntimeError):  # the loop is closed because the server has ended
+        with suppress(RuntimeError):  # the server has ended, so the loop is closed
             self._loop.call_soon_threadsafe(self._end)
 
     def _end(self) -> None:
