@@ -39,7 +39,7 @@ __all__ = ["doctor"]
 OK, WARNING, ERROR = "ok", "warning", "error"
 STATES = {OK: "green", WARNING: "yellow", ERROR: "red"}
 GIB = 2**30
-# Checks that a report contains. The results of the other checks name folders.
+# The checks whose results a report contains. The results of other checks name folders, so a report leaves them out.
 REPORTED = {"system", "packages", "mlx", "compiler", "build_tools", "spaces", "memory"}
 
 MLX = """
@@ -157,7 +157,7 @@ def _packages() -> Check:
 
 
 def _mlx(words: Messages) -> Check:
-    """Check MLX in a process of its own, since a broken installation may end Python."""
+    """Check MLX in a process of its own, since a broken installation may crash Python."""
     try:
         run = subprocess.run([sys.executable, "-c", MLX], capture_output=True, text=True, timeout=120)
     except subprocess.TimeoutExpired:
@@ -250,7 +250,8 @@ def _memory(words: Messages) -> Check:
 
 
 def _cache(words: Messages) -> Check:
-    """Show where checkpoints from the Hub are stored. The course needs none, because it comes with a model."""
+    """Show where checkpoints from the Hub are stored. The course needs no such checkpoint, because the course includes
+    a model."""
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
     hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
     models = sorted(hub.glob("models--*")) if hub.is_dir() else []

@@ -74,7 +74,7 @@ def _system() -> str:
 
 
 def _course() -> str:
-    """Return the version of the course, and its commit if git is installed."""
+    """Return the version of the course. If git is installed, add the clone's commit."""
     version = metadata.version("tiny-llm")
     if shutil.which("git") is None:
         return version
@@ -85,5 +85,5 @@ def _course() -> str:
 
 
 def _slug(machine: str) -> str:
-    """Return the machine's description as part of a file's name: `apple-m4`."""
+    """Return the machine's description in a form that can be part of a file's name, such as `apple-m4`."""
     return re.sub(r"[^a-z0-9]+", "-", machine.partition(",")[0].lower()).strip("-") or "unknown"

@@ -1,6 +1,6 @@
 """A machine's report: the results of kernels, tests and measurements, in one JSON file that is valid after each result.
 
-The report is for other people, so it is in English, and names no person and no folder.
+Other people read the report, so it is in English, and names no person and no folder.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Found = dict[str, Any]
 
 FORMAT = "tiny-llm machine report 1"
 WRONG = ("refused", "mixed")  # groups of kernels that a compiler should refuse
-FIGURE = "w2d7"  # the model's stage whose speed is in the report's head
+FIGURE = "w2d7"  # the stage of `bench` whose speed is in the report's head
 
 
 class MachineReport:
@@ -32,7 +32,7 @@ class MachineReport:
 
     def part(self, name: str, **about: Any) -> Found:
         """Begin a part of the report, and return the part. The caller adds results to the part, and calls `write` after
-        each."""
+        each result."""
         self.found[name] = {**about, "is_complete": False}
         self.write()
         part: Found = self.found[name]
@@ -96,7 +96,8 @@ def count_tests(tests: Mapping[str, Any]) -> Counter[str]:
 
 
 def speed_of(bench: Mapping[str, Any]) -> float | None:
-    """Return the tokens per second that the model decodes with all kernels, or None if this speed was not measured."""
+    """Return how many tokens per second the model decodes with all kernels. Return None if this speed was not
+    measured."""
     rows = {row["stage"]: row for row in bench.get("model", [])}
     decode: float | None = rows.get(FIGURE, {}).get("decode")
     return decode

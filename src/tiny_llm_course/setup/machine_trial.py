@@ -1,6 +1,6 @@
 """The parts of `tiny-llm doctor --report`: small Metal kernels, the tests of Metal tasks, and `bench` on a GPU.
 
-Each part runs in processes of its own, so a kernel that ends Python costs only the rest of its part.
+Each part runs in processes of its own, so a kernel that crashes Python stops only the rest of its part.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ EMULATOR, METAL = "CPU, in the emulator metal_host", "GPU, with Metal"
 
 
 def gpu_with_metal() -> Found | None:
-    """Return MLX's description of the GPU with Metal, or None if there is none."""
+    """Return MLX's description of the GPU. Return None if MLX has no GPU with Metal."""
     run = subprocess.run([sys.executable, "-c", GPU], capture_output=True, text=True)
     found: Found | None = json.loads(run.stdout) if run.returncode == 0 else None
     return found
@@ -55,8 +55,8 @@ def expression_of(tasks: Sequence[TaskId], is_on_gpu: bool) -> str:
 
 
 class Trial:
-    """A trial of a machine, which runs the parts of a report one after the other. Even a part that fails or is
-    interrupted keeps its results.
+    """A trial of a machine, which runs the parts of a report one after the other. If a part fails or is interrupted,
+    its results so far stay in the report.
 
     package: the package whose kernels are tested.
     """

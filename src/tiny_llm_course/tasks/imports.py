@@ -66,7 +66,8 @@ def relocated(source: str, old: str, new: str) -> str:
 
 
 def redirected(source: str, path: str, places: Mapping[str, str]) -> str:
-    """Return a module's source with new module names in the imports of files that have left the package.
+    """Return a module's source with updated imports: a file that has left the package is imported under its new module
+    name.
 
     path: the module's path in the package. places: the new modules, such as `tiny_llm_given.config`, keyed by the
     files' old paths in the package. Imports have the form `from .config import ModelConfig` or `from . import config`.
@@ -101,8 +102,8 @@ def redirected(source: str, path: str, places: Mapping[str, str]) -> str:
 
 
 def relative_module(path: str, importer: str) -> str:
-    """Return the name by which the file `importer` imports the file `path`, such as `..basics`. Both arguments are
-    paths in the package."""
+    """Return the relative module name by which the file `importer` imports the file `path`, such as `..basics`. Both
+    arguments are paths in the package."""
     return _relative(PurePosixPath(path).with_suffix("").parts, PurePosixPath(importer).parent.parts)
 
 

@@ -1,6 +1,6 @@
 """The hours that each day takes, and the paths through the course: `hours` and `core` in syllabus.toml.
 
-Hours have a module of their own, so that no test depends on them: tests read syllabus.py.
+Hours are read in this module instead of syllabus.py, which tests use, so that no test depends on hours.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PATHS = (CORE, ALL)
 
 
 def hours(days: Iterable[Day]) -> float:
-    """Return the hours that these days take together."""
+    """Return the total number of hours for these days."""
     return sum(float(_entry(day)["hours"]) for day in days)
 
 
@@ -40,6 +40,6 @@ def _entry(day: Day) -> dict[str, Any]:
 
 @cache
 def _entries() -> dict[tuple[int, int], dict[str, Any]]:
-    """Return the days of syllabus.toml, keyed by week and number."""
+    """Return the entries of the days in syllabus.toml, keyed by week and day number."""
     table = read_toml(Path(__file__).parents[1] / "syllabus.toml")
     return {(week["number"], day["number"]): day for week in table["weeks"] for day in week["days"]}

@@ -27,12 +27,12 @@ BUILT = "built"
 
 
 def is_native(filename: str | PurePath) -> bool:
-    """Tell whether the tasks in a file are regions, not functions."""
+    """Tell whether the tasks in a file are regions instead of functions."""
     return PurePath(filename).suffix in NATIVE
 
 
 def code_files(package: Path) -> list[Path]:
-    """Return the files that may have tasks. Folders named `built` contain compiled files, so they are left out."""
+    """Return the files that may have tasks. Files in folders named `built` are left out, because they are compiled."""
     files = (file for file in package.rglob("*") if file.suffix in SUFFIXES)
     return sorted(file for file in files if BUILT not in file.relative_to(package).parts)
 
@@ -48,7 +48,8 @@ def regions(source: str, filename: str) -> dict[TaskId, str]:
     """Return the text of each region, keyed by task, in order.
 
     Raises:
-        StubError: a marker has no partner, or the syllabus does not have the task. The error names filename and line.
+        StubError: a marker has no partner, or the syllabus does not have the task. The error names the file and the
+        line.
     """
     for task, (_, end) in _places(lines_of(source), filename).items():
         check_known(task, f"{filename}:{end + 1}")
@@ -65,7 +66,7 @@ def region_lines(source: str, filename: str) -> list[int]:
     """Return the numbers of all lines in tasks' regions, counted from 1.
 
     Raises:
-        StubError: the markers are faulty. The error names filename and line.
+        StubError: the markers are faulty. The error names the file and the line.
     """
     places = _places(lines_of(source), filename).values()
     return [line for start, end in places for line in range(start + 1, end + 1)]

@@ -47,8 +47,8 @@ class SpliceError(Exception):
 
 
 class UnfitError(SpliceError):
-    """The error raised when parts do not fit together. If the result would not be valid Python, `__cause__` names the
-    faulty line."""
+    """The error raised when pieces of code do not fit together. If the result would not be valid Python, `__cause__`
+    names the faulty line."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ def code_of(source: str, name: str) -> str:
 
 
 def excerpt(source: str, names: Collection[str]) -> str:
-    """Return a module with only these definitions, in the source's order, and the imports that they need. A method
-    follows the head of its class."""
+    """Return a module with only these definitions, in the source's order, and the imports that the definitions need. A
+    method follows the head of its class."""
     parts, lines = parts_of_source(source), lines_of(source)
     chosen = [name for name in parts if name in names and scope_of(name) not in names]
     text, last = with_imports("", source, names_used(source, chosen)), ""
@@ -129,8 +129,8 @@ def _without_unused(target: str, names: list[str], filename: str) -> str:
 
 
 def restore(target: str, source: str, names: list[str], filename: str) -> str:
-    """Return `target` with those functions in `names` that `target` lacks, taken from `source`. Everything else stays
-    the same.
+    """Return `target` with those functions in `names` added that `target` lacks. The functions come from `source`.
+    Everything else stays the same.
 
     Raises:
         SpliceError: the target has a syntax error, or lacks a class.
@@ -166,7 +166,7 @@ def regions_of(source: str, filename: str) -> dict[TaskId, str]:
 def put(target: str, source: str, name: str, filename: str = "<string>", any_name: bool = False) -> str:
     """Return `target` with one definition taken from `source`, in the target's indentation.
 
-    any_name: whether to add a definition that the target lacks even if it is public.
+    any_name: whether to add a definition that the target lacks even if the definition is public.
 
     Raises:
         SpliceError: the target has a syntax error, or lacks a class, or a public function that may not be added.
@@ -198,7 +198,7 @@ def put(target: str, source: str, name: str, filename: str = "<string>", any_nam
 
 def _written(source: str, name: str, target: str, line: int | None, node: ast.stmt | None) -> list[str]:
     """Return the lines of a definition, with the indentation that the target has at `line`. The body's indentation unit
-    is that of `node` in the target."""
+    is taken from `node`, a statement of the target."""
     part = parts_of_source(source)[name]
     old = Indent(indent_of(lines_of(source)[first_line(part.node)]), _unit(part.node, source))
     new = Indent("" if line is None else indent_of(lines_of(target)[line]), _unit(node, target))
@@ -263,5 +263,5 @@ def _parts_in(scope: ast.Module | ast.ClassDef, lines: list[str], prefix: str) -
 
 
 def scope_of(name: str) -> str:
-    """Return the class part of a qualified name, or ""."""
+    """Return the class part of a qualified name. Return "" if the name has no class part."""
     return name.rpartition(".")[0]

@@ -30,18 +30,19 @@ LINE_LENGTH = 120  # as in pyproject.toml
 def make_stub(
     source: str, *, is_solved: Callable[[TaskId], bool] = lambda task_id: False, filename: str = "<string>"
 ) -> str:
-    """Return the source of a module in which each unsolved task raises an error, after the `_check_*` calls with which
-    its body begins.
+    """Return a module's source in which each unsolved task raises an error. The `_check_*` calls at the beginning of
+    the task's body stay.
 
-    A function or class is a task if the last line of its docstring is `Task: w1d1.2`, or has several ids, separated by
-    commas. The ids of a class apply to its methods that have no ids of their own, except for `_check_*`. A function
-    with several ids is solved when all these ids are solved. The stub leaves out private functions, classes, constants
-    and methods that only replaced bodies use, except for `_check_*`. Everything else stays the same, byte for byte. In
-    C++ and Metal, a task is a region (`regions`), in which a comment takes the place of the error.
+    A function or class is a task if its docstring ends with a line such as `Task: w1d1.2`. The line can have several
+    ids, separated by commas. The ids of a class apply to its methods that have no ids of their own, except for
+    `_check_*`. A function with several ids is solved when all these ids are solved. The stub leaves out private
+    functions, classes, constants and methods that only replaced bodies use, except for `_check_*`. Everything else
+    stays the same, byte for byte. In C++ and Metal, a task is a region (`regions`), in which a comment takes the place
+    of the error.
 
     Raises:
-        StubError: the source has a syntax error, or a task id is malformed or not in the syllabus. The error names
-        filename and line.
+        StubError: the source has a syntax error, or a task id is malformed or not in the syllabus. The error names the
+        file and the line.
     """
     if is_native(filename):
         return _with_comments(source, is_solved, filename)
@@ -117,7 +118,7 @@ def _with_comment(statement: ast.stmt, lines: list[str]) -> str:
 
 def _raise(error: list[str], indent: str) -> list[str]:
     """Return the lines that raise an error, formatted as `ruff format` would."""
-    if len(indent) + 6 + len("".join(error)) <= LINE_LENGTH:  # 4 more columns and 2 quotes
+    if len(indent) + 6 + len("".join(error)) <= LINE_LENGTH:  # 4 columns of indentation and 2 quotes
         error = ["".join(error)]
     strings = [f"{indent}    {json.dumps(sentence, ensure_ascii=False)}" for sentence in error]
     return [f"{indent}raise NotImplementedError(", *strings, f"{indent})"]
@@ -165,7 +166,7 @@ def _end(statement: ast.stmt, lines: list[str]) -> int:
 
 
 def _split(line: str, offset: int) -> tuple[str, str]:
-    """Split a line at an offset from `ast`, which counts UTF-8 bytes."""
+    """Split a line at an offset that `ast` gives in UTF-8 bytes."""
     encoded = line.encode()
     return encoded[:offset].decode(), encoded[offset:].decode()
 

@@ -29,7 +29,8 @@ Text = dict[str, str]  # language code -> text
 
 
 class SyllabusError(ValueError):
-    """The error raised when the syllabus has no such week, day or task. The one-line message says what exists."""
+    """The error raised when the syllabus has no such week, day or task. The one-line message says which weeks, days or
+    tasks exist."""
 
 
 @dataclass(frozen=True, order=True)
@@ -45,7 +46,7 @@ class TaskId:
 
     @property
     def numbers(self) -> str:
-        """Return the numbers as `1.2.3`."""
+        """Return the numbers of the week, day and task as `1.2.3`."""
         return f"{self.week}.{self.day}.{self.task}"
 
     @property

@@ -41,7 +41,7 @@ class StubError(Exception):
 
 
 def parse(source: str, filename: str) -> ast.Module:
-    """Return a module's tree. Raises a StubError that names the place of a syntax error."""
+    """Return a module's syntax tree. Raises a StubError that names the file and line of a syntax error."""
     try:
         return ast.parse(source, filename)
     except SyntaxError as error:
@@ -140,7 +140,8 @@ def unneeded_helpers(tree: ast.Module, cut: Collection[Function]) -> set[ast.stm
 
 
 def _reached(helpers: dict[ast.stmt, str], uses: dict[ast.stmt, set[str]], names: set[str]) -> set[ast.stmt]:
-    """Return the helpers with these names, and the helpers that they need, directly or through others."""
+    """Return the helpers with these names, and the helpers that these helpers need, directly or through other
+    helpers."""
     reached: set[ast.stmt] = set()
     while new := {helper for helper, name in helpers.items() if name in names} - reached:
         reached |= new
@@ -149,7 +150,7 @@ def _reached(helpers: dict[ast.stmt, str], uses: dict[ast.stmt, set[str]], names
 
 
 def _scopes(scope: Scope, prefix: str = "") -> Iterator[tuple[Scope, str]]:
-    """Yield a module or class, and those classes in it that are not helpers, each with the prefix of its members'
+    """Yield a module or class, and all classes inside except helpers. Yield each with the prefix of its members'
     qualified names."""
     yield scope, prefix
     helpers = _helpers(scope)
@@ -167,11 +168,12 @@ def _helpers(scope: Scope) -> dict[ast.stmt, str]:
         and (isinstance(scope, ast.Module) or isinstance(statement, Function))
         and not any(_is_tagged(part) for part in ast.walk(statement))
     }
-    return helpers if len(helpers) < len(scope.body) else {}  # a class needs a body
+    return helpers if len(helpers) < len(scope.body) else {}  # a class without a body would be a syntax error
 
 
 def defined_name(statement: ast.stmt) -> str:
-    """Return the name of the function, class or constant that a statement defines, or ""."""
+    """Return the name of the function, class or constant that a statement defines. Return "" if the statement defines
+    none."""
     match statement:
         case (
             ast.FunctionDef(name=name)

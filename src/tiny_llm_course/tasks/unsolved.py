@@ -1,4 +1,4 @@
-"""Finds the tasks of a package that are still stubs. The module only reads source files, and does not import or run
+"""Finds the tasks of a package that are still stubs. This module reads the source files without importing or running
 them."""
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def is_stub(function: ast.AST) -> bool:
 
 
 def open_task(code: str) -> TaskId | None:
-    """Return the task whose stub this C++ or Metal code is. Return None if the code is not a stub."""
+    """Return the task to which this stub in C++ or Metal belongs. Return None if this code is not a stub."""
     return task_in_message(code.strip().removeprefix("// "))
 
 
