@@ -23,7 +23,7 @@ A_LINE = re.compile(r'\.(py|cpp|h|metal)(:|", line )\d')  # a file and a line nu
 
 
 def compile_rest(done: PytestRun) -> None:
-    """For each task's first failure, compile in the background the known mistakes that the run had no time to try."""
+    """Compile, in the background, the known mistakes that the run had no time to try on each task's first failure."""
     for task in done.left:
         failed = next(result.test for result in done.of(task) if result.outcome == "failed")
         compile_ahead(day_of(task), failed)
@@ -101,7 +101,7 @@ def _show_stub(stub: Result, stubs: dict[TaskId, CodePlace], words: Messages) ->
     """Show where the learner still has to write code."""
     task = open_task_of(stub)
     show(f"NotImplementedError: {stub.stub['message'].partition('. ')[0]}.", fg="yellow")
-    # look in `stubs` first, because a Python file raises the error of a stub in C++ or Metal
+    # look in `stubs` first, because the error of a stub in C++ or Metal names a Python file
     location = stubs.get(task) or CodePlace(Path(stub.stub["file"]), stub.stub["line"])
     place = f"{os.path.relpath(location.file)}:{location.line}"
     show(words("run_stub", place=place, task=task, command=task.test_command).strip("\n"))

@@ -17,7 +17,7 @@ class ProgressChange:
     """The changes that a run makes to the learner's progress."""
 
     solved: list[TaskId] = field(default_factory=list)  # solved for the first time by this run
-    skipped: list[TaskId] = field(default_factory=list)  # still marked as skipped, although their tests passed
+    skipped: list[TaskId] = field(default_factory=list)  # skipped tasks whose tests passed; they stay marked as skipped
     stubs: dict[TaskId, CodePlace] = field(default_factory=dict)  # the place of each open task's first stub
 
 

@@ -40,7 +40,8 @@ Failed = pytest.fail.Exception
 
 
 class Unsolved(Failed):  # type: ignore[misc, valid-type]
-    """The failure of a test that reached a stub. The failure has no traceback, because the message says everything."""
+    """The failure of a test that reached a stub. The failure has no traceback, because the message says what to write
+    and where."""
 
     def __init__(self, error: NotImplementedError):
         super().__init__(f"NotImplementedError: {error}", pytrace=False)
@@ -80,7 +81,7 @@ class _Course:
             sys.breakpointhook = _no_debugger
 
     def pytest_enter_pdb(self) -> None:
-        end_time_limit()  # debugging may take as long as it needs
+        end_time_limit()  # a debugging session has no time limit
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -209,12 +210,12 @@ _OUTCOMES: dict[type | None, str] = {Unsolved: "unsolved", NotRun: "not run"}
 
 
 def _kind(error: BaseException) -> str:
-    """Return the kind of a failure that is worse than wrong values, or "" for any other failure."""
+    """Return the failure's kind if the failure is worse than wrong values. Otherwise return ""."""
     return "hang" if isinstance(error, Hung) else "changed" if isinstance(error, ChangedArgumentError) else ""
 
 
 def _message(error: BaseException) -> str:
-    """Return the message of an error, in the words of the test, the compiler or Python."""
+    """Return the message of an error, as the test, the compiler or Python wrote the message."""
     is_told = isinstance(error, AssertionError | Failed) or _is_of_kernels(error)
     text = str(error) if is_told else "".join(traceback.format_exception_only(error)).strip()
     return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]} ... ({len(text)} characters)"

@@ -22,7 +22,7 @@ __all__ = ["Remark", "remarks", "remarks_on", "show_remarks"]
 
 @dataclass(frozen=True)
 class Remark:
-    """A remark on some tasks. The remark applies to a task if none of the learner's code for the task matches
+    """A remark on some tasks. The remark applies to a task if no part of the learner's code for the task matches
     `expects`."""
 
     tasks: tuple[TaskId, ...]
@@ -40,7 +40,7 @@ def remarks() -> list[Remark]:
 
 
 def show_remarks(done: PytestRun, words: Messages) -> None:
-    """Show the remarks on the tasks that a run of the learner's code has solved."""
+    """Show the remarks on the tasks that the learner's code solved in this run."""
     if done.package != PACKAGES["mine"]:
         return
     workspace = Workspace()

@@ -70,5 +70,6 @@ class TaskLines:
 
 
 def open_task_of(stub: Result) -> TaskId:
-    """Return the task that the learner has to write first: the tested task, or an earlier one on which it builds."""
+    """Return the task that the learner has to write first: the tested task, or an earlier task on which the tested task
+    builds."""
     return task_in_message(stub.stub["message"]) or stub.task

@@ -104,7 +104,7 @@ class _Watch:
         self._is_listed = happened == "l" and not self._is_listed
 
     def _list(self, workspace: Workspace) -> None:
-        """Show the current week, shortened to fit the terminal. If the week is on the screen, show all weeks in
+        """Show the current week, shortened to fit the terminal. If the week is already on the screen, show all weeks in
         full."""
         if self._is_listed:
             progress_table(workspace, self._words)
@@ -155,7 +155,7 @@ class _Watch:
         while True:
             if select.select([sys.stdin], [], [], 0.1)[0]:
                 key = os.read(sys.stdin.fileno(), 1).decode(errors="replace")
-                yield key or "q"  # no key can be read, so the terminal is gone
+                yield key or "q"  # no key can be read because the terminal is gone
             if _drain(self._saved) or monotonic() - looked > POLL:
                 looked = monotonic()
                 if _times(self._watched) != self._times:
@@ -169,7 +169,7 @@ def _send_events(folders: list[Path], saved: SimpleQueue[None], stop: threading.
     try:
         for _ in events(*folders, stop_event=stop, debounce=100, step=20, rust_timeout=500, yield_on_timeout=False):
             saved.put(None)
-    except OSError:  # without events (perhaps too many watches), polling remains
+    except OSError:  # no events, perhaps because of too many watches: `watch` still polls
         return
 
 

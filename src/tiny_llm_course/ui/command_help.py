@@ -1,4 +1,4 @@
-"""Shows `--help` and usage errors in readable colours, and in lines that fit into the terminal."""
+"""Shows `--help` and usage errors in readable colours, and in lines that are not wider than the terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .wrapping import columns, hanging
 
 __all__ = ["Command", "Group", "set_colours"]
 
-LEAST = 100  # columns that Typer's tables need; with fewer columns, options are cut short and explanations squeezed
+LEAST = 100  # columns that Typer's tables need; with fewer, options are cut off and explanations become narrow
 STYLES = {
     "OPTION": "bold cyan",
     "SWITCH": "bold green",

@@ -47,7 +47,7 @@ ANYWHERE = {  # commands that also work without a clone, in an environment where
     *("build-ext", "build-ext-ref", "bench", "bench-ref", "roofline"),
 }
 ALL = [*FOR_LEARNERS, *SHORT, *FOR_INSTRUCTORS, *FOR_MAINTAINERS]
-NEED_SOLUTIONS = {  # commands that a student's copy does not have
+NEED_SOLUTIONS = {  # commands that a copy without solutions does not have
     *FOR_INSTRUCTORS,
     *FOR_MAINTAINERS,
     *(name for name, words in SHORT.items() if "ref" in words),

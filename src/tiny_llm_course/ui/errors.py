@@ -46,7 +46,7 @@ class CommandError(Exception):
 
 
 def show_note(text: str = "", style: str = "dim") -> None:
-    """Print to stderr, so that stdout contains only the command's result. style: a key of COLOURS."""
+    """Print a note to stderr, so that stdout contains only the command's result. style: a key of COLOURS."""
     show(text, err=True, fg=style)
 
 
@@ -56,5 +56,5 @@ def one_of(names: Iterable[object]) -> Phrase:
 
 
 def os_reason(error: OSError) -> Phrase | str:
-    """Return the system's reason for an error."""
+    """Return the reason for a system error: a phrase in the user's language, or the system's own text."""
     return _REASONS.get(error.errno or 0) or error.strerror or str(error)

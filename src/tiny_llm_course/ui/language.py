@@ -62,11 +62,12 @@ class Messages:
 
     @staticmethod
     def in_all(key: str, /, **values: object) -> Text:
-        """Return a message in every language, because its reader's language is not known yet."""
+        """Return a message in every language, keyed by language code, because the reader's language is not known
+        yet."""
         return {language: Messages(language)(key, **values) for language in LANGUAGES}
 
     def of(self, text: Text) -> str:
-        """Return a text of the syllabus or the catalogue."""
+        """Return a text of the syllabus or the catalogue in the language of these messages."""
         return text[self.language].strip("\n")
 
     def _told(self, value: object) -> object:

@@ -40,14 +40,14 @@ __all__ = [
 # terminal, and yellow can hardly be seen on white.
 COLOURS = {"red": 160, "green": 28, "yellow": 130, "cyan": 30, "dim": 243}
 BAR = 18  # characters
-NAME = 44  # columns for the name in a row
-LEAST_NAME = 20  # the least columns for the name, on a narrow terminal
-LEAST_COLUMN = (12, 10, 8)  # the least columns of a heading, tried in turn on a narrow terminal
+NAME = 44  # width of the name in a table's row, in columns
+LEAST_NAME = 20  # minimum width of the name on a narrow terminal, in columns
+LEAST_COLUMN = (12, 10, 8)  # minimum widths of a heading, tried in turn on a narrow terminal
 SECOND_COLUMN = re.compile(r" *\S+(?: \S+)*  +(?=\S)")
 
 
 def show(text: str = "", *, err: bool = False, **style: Any) -> None:
-    """Print to stdout or stderr, in colour if the terminal supports it, with lines broken to its width.
+    """Print to stdout or stderr, in colour if the terminal supports colour, with lines broken to the terminal's width.
 
     style: the arguments of `styled`.
     """
@@ -69,8 +69,8 @@ def styled(text: str, *, fg: str | None = None, dim: bool = False, out: TextIO |
 
 
 def fitted(text: str, out: TextIO) -> str:
-    """Return a text whose lines are broken between words if they are too long for the terminal. The rest of a broken
-    line is aligned with the line's second column, if there is one, or is indented further."""
+    """Return a text in which lines that are too long for the terminal are broken between words. If a broken line has a
+    second column, the rest of the line is aligned with that column. Otherwise, the rest is indented further."""
     width = terminal_width(out)
     return "\n".join(hanging(line, width, _hang(line, width)) for line in text.split("\n")) if out.isatty() else text
 
@@ -162,7 +162,7 @@ def wrapped(text: str) -> str:
 
 def _wrapped(part: str, width: int) -> str:
     lines = part.split("\n")
-    further = 8 if any(line.startswith(" ") for line in lines) else 0  # columns, further than an indented block
+    further = 8 if any(line.startswith(" ") for line in lines) else 0  # columns, for the continuation of a line of code
     return "\n".join(hanging(line, width, len(line) - len(line.lstrip(" ")) + further) for line in lines)
 
 
@@ -178,8 +178,8 @@ def table_row(name: str, *cells: str) -> str:
 
 def table(head: Sequence[str], *rows: Sequence[str]) -> list[str]:
     """Return the lines of a table, with the first column aligned left and the others right. On a narrow terminal,
-    headings take several lines. If that is not enough, each row takes two lines: one for its first cell, and one for
-    the other cells."""
+    headings take several lines. If the table is still too wide, each row takes two lines: one for its first cell, and
+    one for the other cells."""
     widths = [max(map(columns, column)) for column in zip(head, *rows, strict=True)]
     if fits(widths):
         return [_line(cells, widths, "  ") for cells in (head, *rows)]
@@ -196,7 +196,7 @@ def table(head: Sequence[str], *rows: Sequence[str]) -> list[str]:
 
 
 def _narrow(name: str, cells: Sequence[str], least: int) -> int:
-    """Return the least width of a column: its heading may be broken, but only between words."""
+    """Return the minimum width of a column whose heading may be broken, but only between words."""
     words = max(least, *(columns(unit.strip()) for unit in units(name)), 0)
     return max(min(columns(name), words), *map(columns, cells))
 
@@ -224,7 +224,7 @@ def left(text: str, width: int) -> str:
 
 
 def right(text: str, width: int) -> str:
-    """Pad a text with spaces on the left, up to a width."""
+    """Pad a text with spaces on the left, up to a width in columns."""
     return _blanks(text, width) + text
 
 

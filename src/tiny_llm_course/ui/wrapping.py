@@ -30,8 +30,8 @@ def units(text: str) -> list[str]:
 
 
 def hanging(line: str, width: int, hang: int) -> str:
-    """Break a line into lines of at most `width` columns, and indent all but the first by `hang` columns. A word that
-    is too long stays whole.
+    """Break a line into lines of at most `width` columns, and indent all lines but the first by `hang` columns. A word
+    that is too long stays whole.
 
     A wide gap in the right half of the line, such as the gap before a comment, is narrowed first.
     """
@@ -49,7 +49,8 @@ def hanging(line: str, width: int, hang: int) -> str:
 
 
 def columns(text: str) -> int:
-    """Return the width of a text on a terminal, where a Japanese character takes two columns and a colour none."""
+    """Return the width of a text on a terminal, in columns. A Japanese character takes two columns, and a colour code
+    takes none."""
     text = _COLOURS.sub("", text) if "\x1b" in text else text
     if text.isascii():
         return len(text)

@@ -28,7 +28,7 @@ def with_all(target: str, source: str, names: Collection[str]) -> str:
 
 def with_own(merged: str, yours: str, stubs: tuple[str, str], mine: list[str], left: Mapping[str, str]) -> str:
     """Return the merged text with everything that the learner defined and imported, and with given code that the course
-    removed but the learner uses. Tasks that moved to other files are imported if the text uses them.
+    removed but the learner uses. If the text uses a task that moved to another file, the task is imported.
 
     stubs: the old stub and the new one. mine: the tasks that the learner wrote. left: task that moved -> its new
     module.
@@ -93,8 +93,8 @@ def _uses(source: str) -> Counter[str]:
 
 
 def helpers_of(source: str, names: Collection[str]) -> set[str]:
-    """Return these functions, and all definitions in their module that the functions use, directly or indirectly. Other
-    tasks are left out."""
+    """Return the names of these functions, and of all definitions in their module that the functions use, directly or
+    indirectly. Other tasks are left out."""
     stop = {*tasks_by_name(source, "<string>")}
     helpers: set[str] = set()
     new = set(names)

@@ -29,7 +29,7 @@ def lost_lines(yours: str, old: str, new: str, merged: str, kept: Collection[int
     mine = {i for step in edits for i in step.own}
     gone = {i for step in later for i in step.old if own[i].strip() and not (is_import(own[i]) and own[i] in result)}
     changed = {i for step in _steps(stub, lines_of(new)) for i in step.old if step.own}
-    back = set()  # the lines around lines that the learner removed and the merge put back
+    back = set()  # lines next to lines that the learner had removed but the merge put back
     for step in edits:
         place = step.own.start
         came = {result[i] for other in later if place in (*other.old, other.old.stop) for i in other.own} - {"\n"}

@@ -42,7 +42,7 @@ __all__ = ["Merged", "Moves", "merge", "unix_ends"]
 class Moves:
     """The tasks that move into and out of a file, keyed by the names that `tasks_by_name` returns.
 
-    arrived: tasks that the newer course has in this file, but the learner wrote in another one -> the source of that
+    arrived: tasks that the newer course has in this file, but the learner wrote in another file -> the source of that
     other file. left: tasks that the newer course has in another file -> the module to import them from, such as
     `.basics`.
     """
@@ -54,7 +54,7 @@ class Moves:
 @dataclass(frozen=True)
 class Merged:
     """A merged file. signatures: for each function whose signature the course changed, the learner's signature, which
-    stays in the file, and the course's. replaced: the learner's lines that the merged file lacks."""
+    stays in the file, and the course's signature. replaced: the learner's lines that the merged file lacks."""
 
     text: str
     signatures: list[tuple[str, str]] = field(default_factory=list)
@@ -139,8 +139,8 @@ def _python(yours: str, old: str, new: str, filename: str, moves: Moves) -> Merg
 
 
 def _joined(parts: list[str | Conflict], checked: Callable[[str], str], filename: str) -> str:
-    """Return the merged text. Where both sides changed the same lines, take the lines of both if the result passes
-    `checked`, otherwise the course's lines."""
+    """Return the merged text. Where both sides changed the same lines, take both sides' lines if the result passes
+    `checked`. Otherwise take the course's lines."""
     for resolve in (Conflict.both, lambda conflict: None):
         with suppress(SpliceError, StubError, SyntaxError):
             return checked("".join(_resolved(part, resolve) for part in parts))
@@ -156,7 +156,7 @@ def _resolved(part: str | Conflict, resolve: Callable[[Conflict], list[str] | No
 
 def _once(merged: str, yours: str, theirs: str) -> str:
     """Return the merged text with one definition of each name. If the learner moved a definition that the course
-    changed, the merge contains it twice; then keep the course's definition."""
+    changed, the merged text contains both versions of the definition. In this case, keep the course's version."""
     allowed = {*_repeated(yours), *_repeated(theirs)}
     after, mine = parts_of_source(theirs), parts_of_source(yours)
     while names := [name for name in _repeated(merged) if name not in allowed]:

@@ -1,5 +1,5 @@
-"""Finds the tasks that a newer course has in another file. A task is identified by its id and its function, not its
-path."""
+"""Finds the tasks that a newer course has in another file. A task is identified by its id and its function, not by its
+file."""
 
 from __future__ import annotations
 

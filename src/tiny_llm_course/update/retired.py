@@ -1,4 +1,4 @@
-"""Takes a learner's code for a task out of a file if the newer course has changed the task."""
+"""Replaces a learner's code for a task with the task's stub if the newer course has changed the task."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ __all__ = ["Retired", "code_of_task", "retire"]
 class Retired:
     """A learner's file with stubs in place of the code of some tasks.
 
-    code: the replaced code, keyed by task. helpers: the learner's own definitions that this code uses. These
-    definitions also stay in the file.
+    code: the replaced code, keyed by task. helpers: the learner's own definitions that the replaced code uses. The file
+    keeps these definitions.
     """
 
     text: str
@@ -31,7 +31,7 @@ class Retired:
 def retire(yours: str, stub: str, filename: str, changed: Changed) -> Retired:
     """Put the stub back in place of the learner's code for tasks whose contract has changed.
 
-    stub: the stub from which the file began. Raises a SpliceError for a faulty file.
+    stub: the stub from which the file began. Raises a SpliceError if the file has a syntax error or faulty markers.
     """
     tasks = {
         name: {task for task in tasks if task in changed and name not in changed[task]}

@@ -13,8 +13,8 @@ __all__ = ["changed_on_the_way", "changed_signatures", "own_signatures"]
 
 
 def changed_signatures(yours: str, old: str, new: str, names: list[str]) -> dict[str, tuple[str, str]]:
-    """Return the learner's and the new signature of each function whose signature the course changed, keyed by
-    function."""
+    """Return two signatures of each function whose signature the course changed: the learner's and the new one. The
+    pairs are keyed by function."""
     mine, before, after = (parts_of_source(source) for source in (yours, old, new))
     changed = {}
     for name in names:

@@ -25,8 +25,8 @@ class Conflict:
     theirs: list[str]
 
     def both(self) -> list[str] | None:
-        """Return one side's lines with the lines that the other side added. Return None if each side changed or removed
-        lines of the base."""
+        """If one side only added lines, return the other side's lines with the added lines. Return None if each side
+        changed or removed lines of the base."""
         for mine, other in ((self.yours, self.theirs), (self.theirs, self.yours)):
             if (added := _added(self.base, mine)) is not None:
                 return _with(added, self.base, other)
@@ -57,7 +57,7 @@ def three_way(yours: str, base: str, theirs: str) -> list[str | Conflict]:
 
 
 def _merged(texts: list[str], size: int) -> str:
-    """Return git's merge of the three texts, with markers of this size around conflicts."""
+    """Return git's merge of the three texts, with markers of `size` characters around conflicts."""
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder) / name for name in ("yours", "base", "theirs")]
         for file, text in zip(files, texts, strict=True):

@@ -25,8 +25,8 @@ from ..tasks.syllabus import TaskId, day_of, tasks
 __all__ = ["Trouble", "solved_tasks", "trouble"]
 
 PARTS = ("src", "tests", "pyproject.toml")  # the parts of the clone that tests need
-LEFT_OUT = shutil.ignore_patterns("*.pyc.*", "repo", "train", "mistakes", ".*")  # *.pyc.*: being written
-NO_TESTS = 5  # exit code of `test`: the newer course has none of these tasks
+LEFT_OUT = shutil.ignore_patterns("*.pyc.*", "repo", "train", "mistakes", ".*")  # *.pyc.* are still being written
+NO_TESTS = 5  # exit code of `test`: the newer course has no tests for these tasks
 IMPORTS = """
 import importlib, json, pkgutil, sys
 import tiny_llm
@@ -63,7 +63,8 @@ def solved_tasks(workspace: Workspace) -> list[TaskId]:
 def trouble(
     workspace: Workspace, files: Mapping[Path, bytes | None], solved: Sequence[TaskId], open_: Sequence[TaskId] = ()
 ) -> Trouble | None:
-    """Find the modules and tasks that work now but would not work with these files. Return None if there are none.
+    """Find the modules and tasks that work now but would not work with these files. Return None if all would still
+    work.
 
     solved: the tasks whose tests are run. open_: tasks that would be open with these files. The reference's code for
     these tasks is put into the copy. Without the reference, only tasks before the open tasks are tried.

@@ -71,7 +71,7 @@ def update(
 
 
 def _commit_of(version: str, head: str, newest: str, source: str, git: Git) -> str:
-    """Return the commit of a version, as the newest course lists it. If the clone's own list has the version, return
+    """Return the commit that the newest course lists for a version. If the clone's own list has the version, return
     HEAD, because in a clone without common history, git cannot tell that HEAD is newer."""
     if version in _versions(head, git):
         return head

@@ -46,7 +46,7 @@ class Old:
 
 @dataclass
 class UpdatePlan:
-    """The plan of an update. In the comments, "yours" means the learner's files in src/tiny_llm."""
+    """The plan of an update. In the comments, "yours" refers to the learner's files in src/tiny_llm."""
 
     files: dict[Path, bytes | None] = field(default_factory=dict)  # None: the file is removed
     seen: dict[Path, bytes | None] = field(default_factory=dict)  # the contents of the same files before the update
@@ -219,8 +219,7 @@ class _Merges:
         return bool(moved) and {*written(self._yours[name], tasks, self._shown(name))} <= moved
 
     def _has_no_more_use(self, name: str) -> bool:
-        """Tell whether a Python file has no code for tasks left, and no other definitions that the learner still
-        needs."""
+        """Tell whether a Python file has neither code for tasks nor other definitions that the learner still needs."""
         if is_native(name):
             return False
         tasks = tasks_by_name(self._old[name], name)
@@ -271,7 +270,7 @@ class _Merges:
             self._plan.merged += [path] if name in self._yours else []
 
     def _in_original(self, name: str, lines: LostLines) -> LostLines:
-        """Find these lines in the learner's file as the file was before `_retire` put stubs into it."""
+        """Find these lines in the learner's file as the file was before `_retire` put stubs into the file."""
         mine, original = self._yours.get(name, ""), self._original.get(name, "")
         if mine == original or not original:
             return lines
@@ -295,7 +294,7 @@ class _Merges:
             return self._git.content(entry).decode()
         try:
             return self._workspace.stub(self._path(name))
-        except (StubError, UnicodeDecodeError) as error:  # the reference was edited
+        except (StubError, UnicodeDecodeError) as error:  # someone has edited the reference
             self._plan.refused.append(phrase("update_reference", reason=error))
             return ""
 

@@ -26,7 +26,8 @@ def tasks_by_name(stub: str, filename: str) -> dict[str, tuple[TaskId, ...]]:
 
 
 def written(source: str, names: Collection[str], filename: str) -> list[str]:
-    """Return the names whose functions or regions are no longer stubs. Raises a SpliceError for a faulty file."""
+    """Return those names whose functions or regions are no longer stubs. Raises a SpliceError if the file has a syntax
+    error or faulty markers."""
     if is_native(filename):
         code_by_task = regions_of(source, filename).items()
         return [str(task) for task, code in code_by_task if str(task) in names and not open_task(code)]
