@@ -7,7 +7,8 @@
 
 using namespace tiny_llm;
 
-// Returns the index of the largest number, or the index of the first of several equal ones. A NaN is never the largest.
+// Returns the index of the largest number: the first index if several numbers are the largest. A NaN is never the
+// largest.
 template <typename T>
 int32_t argmax_of(const T* x, int64_t n) {
     constexpr int64_t BLOCK = 16 * WIDTH;  // one block is searched number by number

@@ -28,7 +28,7 @@ struct Out : Array {
     static_assert(is_element<T>, "an output holds float, int32_t or uint32_t");
 };
 
-// Converts to the type of the member that it fills: the next input, output or number of a call.
+// Initialises any member of a struct with the call's next input, output or number, depending on the member's type.
 struct Next {
     const Call& call;
     int &in, &out, &number;
@@ -49,8 +49,8 @@ struct Next {
     operator Threads() const { return call.threads; }
 };
 
-// Converts in the same way, but writes down the kind of the member: f2 or F2 for an input or output of floats with two
-// axes, i or I for one of int32, u or U for one of uint32, and n for a number.
+// Initialises a member in the same way, but also writes the member's kind into `text`: f2 or F2 for an input or output
+// of floats with two axes, i or I for an array of int32, u or U for an array of uint32, and n for a number.
 struct Noted {
     char*& text;
 
@@ -94,7 +94,7 @@ Arguments filled(const Member& next, const Same&... same) {
     }
 }
 
-// A kernel without a struct takes the call as it is.
+// A kernel without a struct receives the call itself.
 template <typename Arguments = Call>
 struct Named {
     using Type = Arguments;
@@ -119,7 +119,7 @@ struct Named<Call> {
 
 }  // namespace tiny_llm
 
-// KERNEL(name, Struct) { ... } is the function that Python finds under this name; in it, `call` is a Struct.
+// KERNEL(name, Struct) { ... } defines the function that Python finds under this name. In its body, `call` is a Struct.
 #define KERNEL(name, ...)                                                                                     \
     static void name##_body(const tiny_llm::Named<__VA_ARGS__>::Type& call);                                  \
     extern "C" const char* name##_arguments() { return tiny_llm::Named<__VA_ARGS__>::description(); }         \

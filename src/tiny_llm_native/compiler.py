@@ -40,7 +40,7 @@ _HEADERS = {  # names that GCC mistakes for misspelt names of ours, or for which
 }
 _TYPE = r"'([^']+)'(?: \{aka [^}]*\}| \(aka '[^']*'\))?"  # as compilers quote it
 _Place: TypeAlias = tuple[str, int]  # a file and a line
-_STALE = 3600  # seconds after which no process is still about to load a library that was replaced
+_STALE = 3600  # seconds: by then, every process that was about to load a replaced library has loaded it
 
 
 class CompileError(RuntimeError):
@@ -48,7 +48,7 @@ class CompileError(RuntimeError):
 
 
 def compile_kernels(source: Path, flags: Sequence[str] = (), built: Path | None = None) -> Path:
-    """Return the library of a file of kernels. Compile the file first if there is no library of it yet.
+    """Return the library of a file of kernels. Compile the file first if the library does not exist yet.
 
     flags: further flags for the compiler. built: the library's folder; None means the folder next to the file.
 
@@ -70,8 +70,8 @@ def compile_kernels(source: Path, flags: Sequence[str] = (), built: Path | None 
 
 
 def library_of(source: Path, flags: Sequence[str] = (), built: Path | None = None) -> Path:
-    """Return the path of the library of a file of kernels, compiled or not. The library's name depends on all files and
-    all options from which it is compiled."""
+    """Return the path of the library of a file of kernels, whether or not the library exists. The library's name
+    depends on all files and all options from which it is compiled."""
     return (built or source.parent / BUILT) / f"{source.stem}-{_fingerprint(source, _command(flags))}.so"
 
 
@@ -88,7 +88,8 @@ def _command(flags: Sequence[str] = ()) -> list[str]:
 
 
 def _check_headers(source: Path) -> None:
-    """Refuse a copy of our header next to a kernel: the kernel would include the copy, the extension the original."""
+    """Refuse a copy of our header next to a kernel: the kernel would include the copy, but the extension has the
+    original."""
     for file in with_included(source)[1:]:
         if file.parent != _HERE and (_HERE / file.name).exists():
             copy, ours = f"{file.parent.name}/{file.name}", f"{file.name} in src/{_HERE.name}"
@@ -117,13 +118,15 @@ def _signal(number: int) -> str:
 
 
 def _said(library: Path) -> str:
-    """Return the errors of an earlier attempt, or "": a graded submission cannot compile, but can read this text."""
+    """Return the errors of an earlier attempt, or "". A graded submission may not compile kernels, but may read this
+    text."""
     file = library.with_suffix(".txt")
     return file.read_text(encoding="utf-8") if file.exists() else ""
 
 
 def get_ready() -> None:
-    """Look up all facts about the processor that compiling needs, before the process loses the right to do so."""
+    """Look up all facts about the processor that compiling needs, because the process will lose the right to look them
+    up."""
     for_this_processor()
     processor()
 
@@ -164,8 +167,8 @@ def _explained(output: str, source: Path, most: int = 3) -> str:
 
 
 def _errors(output: str, source: Path, own: Collection[str]) -> Iterator[tuple[_Place, str]]:
-    """Yield the place and the message of each error. For an error in a file of the course, the place is the line in the
-    own files that leads to this error; for an error of the linker, the line is 0."""
+    """Yield the place and the message of each error. For an error in a file of the course, the place is the line in
+    `own` files that leads to this error. For an error of the linker, the line is 0."""
     lines = output.splitlines()
     led_from = nowhere = (str(source), 0)
     for number, text in enumerate(lines):
@@ -186,7 +189,7 @@ def _errors(output: str, source: Path, own: Collection[str]) -> Iterator[tuple[_
 
 
 def _noted(lines: list[str], own: Collection[str]) -> _Place | None:
-    """Return the place in the own files from which an error in a file of the course comes, as Clang's notes say."""
+    """Return the place in `own` files that, according to Clang's notes, leads to an error in a file of the course."""
     for text in lines:
         if " error: " in text:
             return None
@@ -217,7 +220,7 @@ def _advised(message: str, lines: list[str]) -> str:
 
 
 def _same_type(one: str, other: str) -> str:
-    """Return advice for arguments that must have the same type, such as those of std::max."""
+    """Return advice for arguments that must have the same type, such as the two arguments of std::max."""
     one, other = ("int64_t" if re.fullmatch(r"(long ?)+(int)?", type_) else type_ for type_ in (one, other))
     wide = next((type_ for type_ in ("double", "float", "int64_t", other) if type_ in (one, other)), other)
     wide = "float" if wide in ("bfloat16", "float16") else wide

@@ -2,7 +2,7 @@
 
 `./course build-ext` builds the MLX extension (mlx_extension.cpp) once. A kernel's own file is compiled when you first
 call the kernel, unless its library exists; compiling takes about a second. The process then keeps the compiled kernel,
-like a Python module.
+as Python keeps an imported module.
 """
 
 import ctypes
@@ -81,8 +81,8 @@ class Kernel:
         a changed copy.
 
         Raises:
-            ValueError: the kernel takes more or fewer arrays or numbers, or, if the kernel is watched, it takes arrays
-                of other dtypes or with other numbers of axes.
+            ValueError: the kernel takes more or fewer arrays or numbers. A watched kernel also raises this error if it
+            takes arrays of other dtypes or with other numbers of axes.
         """
         if self._arguments is not None:
             counts = len(inputs), len(changed) + len(outputs), len(numbers)
@@ -97,7 +97,7 @@ class Kernel:
         try:
             mx.eval(results)
         except ValueError as error:
-            if "function transformations" not in str(error):  # in mx.compile and the like, arrays have no numbers yet
+            if "function transformations" not in str(error):  # within mx.compile or mx.vmap, arrays have no values yet
                 raise
         if violation := self._extension.take_violation():
             raise KernelError(f"{self._name} {violation}")
@@ -110,9 +110,9 @@ def kernel(source: Path, name: str, *tasks: str, flags: tuple[str, ...] = ()) ->
     tasks: the tasks whose regions this function needs, in the file or in a file that it includes. flags: further
     flags for the compiler.
 
-    If the environment variable TINY_LLM_KERNELS is `off`, the result is always None. If it is `watched`, as in the
-    course's tests, there must be an MLX extension, and each kernel runs at once, on copies of its arrays that show
-    every access out of bounds.
+    If the environment variable TINY_LLM_KERNELS is `off`, the result is always None. If the variable is `watched`, as
+    in the course's tests, there must be an MLX extension, and each kernel runs at once, on copies of its arrays that
+    show every access out of bounds.
 
     Raises:
         NotImplementedError: one of the tasks is not written yet. Nothing is compiled then.
@@ -134,7 +134,7 @@ def kernel(source: Path, name: str, *tasks: str, flags: tuple[str, ...] = ()) ->
 
 
 def kernel_without_fallback(source: Path, name: str, flags: tuple[str, ...] = ()) -> Kernel:
-    """Return the same function as `kernel`. Raises KernelError if `kernel` would return None."""
+    """Return the same function as `kernel`. Raise a KernelError if `kernel` would return None."""
     if mode() == "off" or mlx_extension() is None:
         raise KernelError(f"{_why_not()}: {_BUILD}")
     found = kernel(source, name, flags=flags)
@@ -212,18 +212,18 @@ def shared_parts() -> int:
 
 
 def is_written(source: Path, task: str) -> bool:
-    """Tell whether a task's region in a file holds more than its stub."""
+    """Tell whether a task's region in a file contains more than the task's stub."""
     return _stub(source, task) is None
 
 
 def check_written(source: Path, task: str) -> None:
-    """Raise the NotImplementedError of a task's stub, if the task's region in the file holds only the stub."""
+    """Raise the NotImplementedError of a task's stub if the task's region in the file contains only the stub."""
     if (stub := _stub(source, task)) is not None:
         raise NotImplementedError(stub)
 
 
 def _stub(source: Path, task: str) -> str | None:
-    """Return the message of a task's stub; None if the file has no stub for this task."""
+    """Return the message of a task's stub. Return None if the file has no stub for this task."""
     text = source.read_text(encoding="utf-8")
     name = re.escape(task)
     region = re.search(rf"// task {name} begin *\n(.*?)^\s*// task {name} end", text, re.DOTALL | re.MULTILINE)
@@ -235,7 +235,8 @@ def _stub(source: Path, task: str) -> str | None:
 
 @cache
 def _library(source: Path, stamp: _Stamp, flags: tuple[str, ...], built: Path | None) -> Path | CompileError:
-    """Compile a file at most once. A failure is cached as well, so the file's tests do not compile it again."""
+    """Compile a file at most once. A failure is cached, too, so that not every test of a kernel compiles the file
+    again."""
     try:
         return compile_kernels(source, flags, built)
     except CompileError as error:
@@ -256,15 +257,15 @@ def _watching() -> ModuleType:
 
 
 def _extension_file() -> Path | None:
-    """Return the file of the extension that this process loads; None if there is none. Tests load a build of their own,
-    which includes the headers in `checks`."""
+    """Return the file of the extension that this process loads. Return None if there is no such file. Tests load their
+    own build, which includes the headers in `checks`."""
     name = "_mlx_extension_watched" if mode() == "watched" else "_mlx_extension"
     files = (_HERE / BUILT / f"{name}{suffix}" for suffix in EXTENSION_SUFFIXES)
     return next((file for file in files if file.is_file()), None)
 
 
 def _built_for() -> str | None:
-    """Return the version of MLX for which the MLX extension was built; None if this version is unknown."""
+    """Return the version of MLX for which the MLX extension was built. Return None if this version is unknown."""
     try:
         return str(json.loads((_HERE / BUILT / "mlx_extension.json").read_text(encoding="utf-8"))["mlx"])
     except (OSError, ValueError, KeyError):
@@ -296,7 +297,7 @@ def _warn(text: str) -> None:
 
 @cache
 def mode() -> str:
-    """Return the environment variable TINY_LLM_KERNELS: "" (not set), "off" or "watched"."""
+    """Return the value of the environment variable TINY_LLM_KERNELS: "" (not set), "off" or "watched"."""
     mode = os.environ.get("TINY_LLM_KERNELS", "")
     if mode not in _MODES:
         raise ValueError(f"TINY_LLM_KERNELS: expected off or watched, got {mode!r}")

@@ -36,7 +36,7 @@ def add_rms_norm(x: mx.array, residual: mx.array, weight: mx.array, eps: float) 
 
 def rope(x: mx.array, offsets: mx.array, base: float, traditional: bool) -> mx.array:
     """Apply RoPE. offsets: the first position of each of the B rows. Whole turns are subtracted in float64, because
-    float32 has too few bits; MLX has float64 on the CPU."""
+    float32 has too few bits. MLX supports float64 only on the CPU."""
     D = x.shape[-1]
     with mx.stream(mx.cpu):
         positions = (offsets[:, None] + mx.arange(x.shape[1])).astype(mx.float64)  # B, L
@@ -83,7 +83,7 @@ def quantized_matmul(
 def paged_attention(
     query: mx.array, keys: mx.array, values: mx.array, tables: mx.array, spans: mx.array, scale: float
 ) -> mx.array:
-    """Compute one request after the other, each with a copy of its keys and values in one piece."""
+    """Compute the requests one after the other, each with a contiguous copy of the request's keys and values."""
     page_size = keys.shape[2]
     places: list[list[int]] = np.array(spans, copy=False).tolist()
     found = []

@@ -26,7 +26,8 @@ struct Array {
     int64_t last() const { return shape[ndim - 1]; }
 };
 
-// Runs part(state, begin, end) until all of 0..total has been done, `grain` or more at a time, on several threads.
+// Calls part(state, begin, end) on several threads until the whole range 0..total is done, with ranges of at least
+// `grain`.
 struct Threads {
     void (*run)(void (*part)(void* state, int64_t begin, int64_t end), void* state, int64_t total, int64_t grain);
     int64_t count;  // of threads

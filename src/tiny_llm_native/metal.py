@@ -60,7 +60,7 @@ class MetalKernel:
 
         Raises:
             CompileError: the file does not compile.
-            KernelError: metal_host saw the kernel do something forbidden.
+            KernelError: metal_host detected that the kernel did something forbidden.
         """
         try:
             return self._run(
@@ -87,7 +87,8 @@ def metal(
 ) -> MetalKernel:
     """Return the section `name` of a Metal file. The file is read again when it has changed.
 
-    inputs, outputs: their names in the body. tasks: the tasks whose regions in the file this section needs.
+    inputs, outputs: the names of inputs and outputs in the body. tasks: the tasks whose regions in the file this
+    section needs.
     contiguous: as in `MetalKernel`.
 
     Raises:
@@ -133,7 +134,7 @@ def _stamp(source: Path) -> _Stamp:
 
 
 def _in_device_memory(x: mx.array | float) -> mx.array | float:
-    """Pad an array of few elements, so that MLX passes it in device memory, and a body needs only one kind of
+    """Pad an array of few elements, so that MLX passes the array in device memory. Then the body needs only one kind of
     pointer."""
     if not isinstance(x, mx.array) or x.ndim < 2 or x.size == 0 or x.size >= _FEW:
         return x
@@ -141,7 +142,7 @@ def _in_device_memory(x: mx.array | float) -> mx.array | float:
 
 
 def _parts(source: Path, name: str) -> tuple[str, str]:
-    """Return the header and the body of a section. In both, each line has the same number as in the file."""
+    """Return the header and the body of a section. In both texts, each line has the same number as in the file."""
     text = source.read_text(encoding="utf-8")
     sections = {match[1]: match for match in re.finditer(_SECTION, text, re.DOTALL | re.MULTILINE)}
     if name not in sections:
@@ -159,6 +160,7 @@ def _blank(text: str) -> str:
 
 
 def _numbered(text: str, file: str) -> str:
-    """Replace the first line of a text, if it is empty or a comment, with the file's name for error messages."""
+    """Replace the first line of a text, if this line is empty or a comment, by a #line directive that gives error
+    messages the name `file`."""
     first, _, rest = text.partition("\n")
     return text if first.strip() and not first.startswith("//") else f'#line 2 "{file}"\n{rest}'

@@ -1,4 +1,5 @@
-// The extension: makes a kernel an operation of MLX, which runs when its result is needed, as any operation does.
+// The MLX extension: turns a kernel into an operation of MLX. Like any other operation, it runs when its result is
+// needed.
 //
 // A kernel is a C function in a library of its own (kernel.h). `run` makes arrays that are not computed yet. Each array
 // knows its primitive, and MLX calls the primitive's eval_cpu to compute the array.
@@ -78,8 +79,8 @@ void compute(Function function, const std::vector<ArrayView>& inputs, const std:
 #endif
 }
 
-// The first `changed` outputs begin as the first inputs: in the memory of these inputs, if nothing else needs it, or as
-// copies. For the function, these arrays are outputs only.
+// The first `changed` outputs begin as the first inputs: in the memory of these inputs if nothing else needs this
+// memory, or as copies. For the function, these arrays are outputs only.
 class Kernel : public mx::Primitive {
    public:
     Kernel(mx::Stream stream, Function function, std::vector<Output> results, std::vector<double> numbers,
@@ -122,8 +123,8 @@ class Kernel : public mx::Primitive {
     }
 
    private:
-    // Each output refers to the inputs. While outputs are computed, the reference of one output is enough; without the
-    // other references, MLX sees whether anything else needs an input.
+    // Each output refers to the inputs. While outputs are computed, the reference of one output is enough. Once the
+    // other references are removed, MLX sees whether anything else needs an input.
     static void forget_inputs(std::vector<mx::array>& outputs, const std::vector<mx::array>& inputs) {
         for (auto& x : outputs)
             if (&x.inputs() != &inputs && !x.is_tracer()) x.inputs().clear();
@@ -185,7 +186,8 @@ void set_threads(int count) {
     thread_count = count;
 }
 
-// A kernel that is always there. With it, `build-ext` checks that arrays pass from Python to this extension and back.
+// A kernel that is part of the extension. With this kernel, `build-ext` checks that arrays pass from Python to the
+// extension and back.
 void copy(const Call& call) { std::memcpy(call.out[0].data, call.in[0].data, call.in[0].size() * sizeof(float)); }
 
 mx::array copied(const mx::array& x) {

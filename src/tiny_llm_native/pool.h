@@ -1,5 +1,5 @@
 // Threads that wait for work: awake for a moment, because the next kernel usually comes soon, then asleep, because
-// other programs want the processor, too. Nothing is left to clean up at exit.
+// other programs want the processor, too. There is nothing to clean up at exit.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -22,10 +22,10 @@ class Pool {
     int64_t shared() const { return shared_; }
 
     // The caller takes parts, too, so it never waits for a thread that the system keeps from running, only for a thread
-    // that has begun a part. Of several calls at once, or of calls within each other, only the first uses threads.
+    // that has begun a part. Of several calls at the same time, or of nested calls, only the first uses threads.
     void run(Part part, void* state, int64_t count, int64_t grain) {
         if (count <= 0) return;
-        const int64_t even = (count + 4 * threads_ - 1) / (4 * threads_);  // small, so that a slow thread gets less
+        const int64_t even = (count + 4 * threads_ - 1) / (4 * threads_);  // small: slow threads then take fewer parts
         const int64_t share = std::max({grain, even, int64_t(1)}), parts = (count - 1) / share + 1;
         if (threads_ == 1 || parts == 1 || busy_.exchange(true)) return part(state, 0, count);
         start();
@@ -71,7 +71,7 @@ class Pool {
             if (--unfinished_ == 0) {
                 {
                     std::lock_guard lock(mutex_);
-                }  // a thread that looked earlier is asleep now, and is woken
+                }  // a thread that tested `unfinished_` earlier is asleep by now, and is woken
                 done_.notify_one();
             }
         }

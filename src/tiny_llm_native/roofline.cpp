@@ -18,7 +18,7 @@ constexpr int PAIRED = 0;
 
 struct ReadArguments {
     In<float> x;
-    Out<float> out;  // one result per part, which depends on all of the part, so that no compiler leaves reads out
+    Out<float> out;  // one result per part; it depends on the whole part, so that the compiler keeps all reads
     Threads threads;
 };
 
@@ -70,7 +70,7 @@ KERNEL(multiply_add, MultiplyArguments) {
     });
 }
 
-// Does such rounds with pairs of bfloat16 if the processor has an instruction for them, otherwise no operations.
+// Does such rounds with pairs of bfloat16 if the processor has an instruction for pairs, otherwise no operations.
 KERNEL(multiply_add_bfloat16, MultiplyArguments) {
     repeat(call, PAIRED, [](int64_t rounds) {
 #if defined(__AVX512BF16__)

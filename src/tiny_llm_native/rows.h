@@ -1,4 +1,4 @@
-// The rows of an array, wherever its strides put them: a view into a longer array is read where it is.
+// The rows of an array with any strides: a view into a longer array is read without a copy.
 #pragma once
 #include <vector>
 

@@ -1,4 +1,5 @@
-// The parts with which attention.cpp is written: given. Everything is read through strides, and computed in float.
+// The parts from which attention.cpp is built: given. All arrays are read through strides, and all results are computed
+// in float.
 #pragma once
 #include <algorithm>
 #include <cfloat>
@@ -40,7 +41,7 @@ struct Problem {
     }
     virtual ~Problem() = default;
 
-    // Returns how many keys query i sees, from the first on: if causal, none after its own position, S - L + i.
+    // Returns how many keys query i sees, from the first key on. If causal, none is after its own position, S - L + i.
     int64_t seen(int64_t i) const { return causal ? S - L + i + 1 : S; }
 
     // Loads query i of a head, times scale, padded with zeros.

@@ -18,7 +18,7 @@ float folded(floats x) {
         return folded<HALF / 2>(x + swapped<HALF>(x, std::make_integer_sequence<int, WIDTH>()));
 }
 
-// Returns numbers of a and b in turns, HALF of each, added up over pairs of lanes that are HALF apart.
+// Returns sums of pairs of lanes that are HALF apart: HALF sums from a, then HALF sums from b, and so on.
 template <int HALF, int... LANES>
 floats merged(floats a, floats b, std::integer_sequence<int, LANES...>) {
     return __builtin_shufflevector(a, b, (LANES & HALF ? LANES + WIDTH : LANES)...) +
@@ -34,7 +34,7 @@ inline void store_folded(float* to, const floats* x) {
     std::memcpy(to, &sums, 4 * sizeof(float));
 }
 
-// Prefetches rows that are read soon, so that memory has delivered the rows by then.
+// Prefetches rows that will be read soon, so that the rows have arrived from memory by then.
 template <int COUNT, typename T>
 void fetch(const T* rows, int64_t step, int64_t n) {
     for (int j = 0; j < COUNT; j++)
@@ -72,7 +72,7 @@ void add_rows(const float* weights, const T* values, int64_t step, float* out, i
     }
 }
 
-// Calls f for two rows at a time, so that a loaded vector serves both.
+// Calls f for two rows at a time, so that each loaded vector is used for both rows.
 template <typename F>
 void in_pairs(int64_t rows, F f) {
     int64_t r = 0;
@@ -117,7 +117,8 @@ struct DecodeAttention {
         });
     }
 
-    // Turns scores of a row into weights exp(score - largest), 0 from `seen` onwards. If seen is 0, the total is 0.
+    // Turns a row's scores into weights exp(score - largest). The weights from `seen` on are 0. If seen is 0, the total
+    // is 0.
     Sums weigh(int64_t row, int64_t seen) {
         float* x = &scores[row * PART];
         const int64_t end = (std::max(keys, seen) + WIDTH - 1) / WIDTH * WIDTH;
@@ -152,7 +153,7 @@ struct DecodeAttention {
     }
 
    private:
-    // Returns rows that may be read up to `padded`. If D is less, the rows are copies, padded with zeros.
+    // Returns rows that may be read up to element `padded`. If D is less, the rows are copies, padded with zeros.
     template <typename T>
     const T* whole_rows(const T* from, int64_t count, int64_t& step) {
         if (whole.empty()) return from;
@@ -163,7 +164,7 @@ struct DecodeAttention {
     }
 };
 
-// The same state for all queries that share a head of keys: query i of the group's head g is row g * L + i.
+// The state of a thread for all queries that share a head of keys: query i of the group's head g is row g * L + i.
 struct Part : DecodeAttention {
     const Problem& p;
 

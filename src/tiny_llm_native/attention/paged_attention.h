@@ -1,4 +1,4 @@
-// The parts with which paged_attention.cpp is written: given.
+// The parts from which paged_attention.cpp is built: given.
 #pragma once
 #include <deque>
 #include <memory>
@@ -13,15 +13,16 @@ struct Run {
     int64_t row, count;
 };
 
-// A request. Rows first to last of the step are its last positions, and `length` positions are stored.
+// A request. The step's rows from `first` up to but not including `last` are the request's last positions. The cache
+// stores `length` positions of the request.
 struct Request {
     const int32_t* table;
     int64_t width;  // of the table
     int64_t first, last, length;
-    int64_t parts = 0, place = 0;  // parts of its keys, if it has few rows; the place of their results
+    int64_t parts = 0, place = 0;  // for few rows: the number of parts of the keys, and the place of the parts' results
 
     int64_t L() const { return last - first; }
-    int64_t seen(int64_t i) const { return length - L() + i + 1; }  // positions that its row i sees, from 0 on
+    int64_t seen(int64_t i) const { return length - L() + i + 1; }  // how many positions row i sees, from 0 on
     int64_t page(int64_t i) const { return table[std::clamp(i, int64_t(0), width - 1)]; }  // its pages in order, from 0
 };
 
@@ -169,12 +170,12 @@ struct FewRows : DecodeAttention {
         });
     }
 
-    // Turns the scores of a row into weights. The weights from `seen` on are 0: all weights if `seen` is 0 or less,
-    // none if `seen` is at least the number of keys.
+    // Turns the scores of a row into weights. The weights from `seen` on are 0: all weights if `seen` is 0 or less, and
+    // no weight if `seen` is at least the number of keys.
     Sums weigh(int64_t row, int64_t seen) { return DecodeAttention::weigh(row, std::clamp(seen, int64_t(0), keys)); }
 
    private:
-    // There is room for PART keys. A mistake gives wrong numbers, but must not overwrite other memory.
+    // There is room for the scores of PART keys. A mistake in paged_attention.cpp must not overwrite other memory.
     static void stay_inside(Run& run, int64_t& j) {
         run.count = std::min(run.count, PART);
         j = std::clamp(j, int64_t(0), PART - run.count);

@@ -1,5 +1,5 @@
-// For tests: the memory after each input is inaccessible, so a kernel that reads there is found even if it does not use
-// the numbers that it reads.
+// For tests: the memory after each input is inaccessible, so a kernel that reads this memory is found even if the
+// kernel does not use the numbers that it reads.
 #pragma once
 #include <signal.h>
 #include <sys/mman.h>

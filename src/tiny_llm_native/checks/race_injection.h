@@ -1,5 +1,5 @@
-// For tests: the first part of a kernel's work stops in its middle until all other parts are done. So memory that parts
-// share is found on any machine, even where threads happen to take turns.
+// For tests: the first part of a kernel's work stops in its middle until all other parts are done. This reveals memory
+// that parts share by mistake, even on a machine where threads happen to take turns.
 #pragma once
 #include <signal.h>
 #include <sys/mman.h>
@@ -24,7 +24,7 @@ class RaceInjection {
         size_t size;
     };
     static inline std::vector<Memory> inputs, outputs;  // of the kernel that runs
-    static inline std::string violation;                // the forbidden thing that its parts did, or empty
+    static inline std::string violation;                // the forbidden thing that the kernel's parts did, or empty
 
     static void start_again() { random.seed(1); }  // so that each run is like the first
 
@@ -58,7 +58,7 @@ class RaceInjection {
     static inline size_t trap_size;
     static inline struct sigaction old_fault, old_bus;
 
-    // Sets the trap in an array, another array each time, from a page in the array's first quarter on.
+    // Sets the trap in an array that is chosen at random, from a page in the array's first quarter onwards.
     static void set_trap() {
         auto all = inputs;
         all.insert(all.end(), outputs.begin(), outputs.end());

@@ -35,7 +35,7 @@ class RedzoneCopy {
     void take_back() const { std::memcpy(original_, copy(), size_); }
     bool is_unchanged() const { return std::memcmp(copy(), original_, size_) == 0; }
 
-    // Returns which bytes were written outside, such as "bytes 0 to 3 after its end", or an empty string.
+    // Returns which bytes outside the array were written, such as "bytes 0 to 3 after its end", or an empty string.
     std::string out_of_bounds() const {
         if (auto before = touched(copy() - MARGIN); !before.empty()) return before + " of the margin before its start";
         if (auto after = touched(copy() + size_); !after.empty()) return after + " after its end";
@@ -54,7 +54,7 @@ class RedzoneCopy {
         return "bytes " + std::to_string(first) + " to " + std::to_string(last);
     }
 
-    // The copy is at the same place of a page each time, so that every run is alike, and no better aligned than an
+    // The copy is at the same place of a page each time, so that every run is alike. It is aligned no better than an
     // array of MLX. A guarded copy ends where a page ends.
     char* copy() const {
         const auto start = reinterpret_cast<uintptr_t>(words_.data()) + MARGIN;

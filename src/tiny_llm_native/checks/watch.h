@@ -1,5 +1,5 @@
 // For tests: how the MLX extension, built with TINY_LLM_WATCHED, calls a kernel. The build that programs load contains
-// nothing of this folder.
+// none of this folder's code.
 #pragma once
 #include <atomic>
 #include <mutex>

@@ -1,9 +1,9 @@
 """The number type in which products with packed weights are computed: float32, bfloat16 or int8.
 
 `exact`, the default, is the faster of float32 and bfloat16. `fast` may be int8 as well, which rounds activations to 8
-bits. The environment variable TINY_LLM_ARITHMETIC is one of these two words, or a number type. Which number type is
-fastest differs from processor to processor, and between few rows of x and many. So arithmetic_speeds.py measures the
-speeds once, and keeps them next to the compiled kernels. This module needs no MLX.
+bits. The environment variable TINY_LLM_ARITHMETIC is `exact`, `fast` or a number type. Which number type is fastest
+depends on the processor, and on the number of rows of x. So arithmetic_speeds.py measures the speeds once, and keeps
+them next to the compiled kernels. This module needs no MLX.
 """
 
 import json
@@ -52,8 +52,8 @@ class Choice:
 class Speeds:
     """The measured speeds, keyed by number type.
 
-    few: bytes of the weight per second, with one row. many: operations per second, with 64 rows. problems: for each
-    number type that the processor supports but the kernels do not compile for, the reason.
+    few: bytes of weights read per second, for one row of x. many: operations per second, for 64 rows of x. problems:
+    for each number type that the processor supports but the kernels do not compile for, the reason.
     """
 
     threads: int

@@ -13,7 +13,7 @@ from .packed import GROUP, LINES, ROWS
 __all__ = ["measure"]
 
 _COLUMNS = 1024
-_FEW_OUT, _MANY_OUT = 98304, 3072  # rows of the weights: 57 MB, more than most caches hold; as many as in a layer
+_FEW_OUT, _MANY_OUT = 98304, 3072  # rows of the weights: 57 MB, more than most caches hold; as many rows as in a layer
 _MANY = 64  # rows of x
 _REPEATS = 12  # the fastest run counts: anything else that the machine does can only slow a run down
 _SCALES = 0x3C003C00  # two scales or biases in bfloat16

@@ -1,4 +1,4 @@
-// A transformer block in two operations, one on each side of attention, with packed 4-bit weights: given.
+// A transformer block in two operations, one before and one after attention, with packed 4-bit weights: given.
 #include "packed.h"
 
 using namespace tiny_llm;
@@ -33,8 +33,8 @@ void prepare_rows(const PreparedRows& rows, const Threads& threads, Work work) {
     });
 }
 
-// The cosines and sines of each row's angles, D / 2 of each. All layers of a step need the same angles, so the last
-// table is kept.
+// The D / 2 cosines and D / 2 sines of each row's angles. All layers of a step need the same angles, so the last table
+// is kept.
 struct Angles {
     std::unique_ptr<float[]> table;
     int64_t rows = 0, D = 0, L = 0, first = -1;

@@ -72,7 +72,7 @@ def embed(tokens: mx.array, panels: mx.array, dtype: mx.Dtype) -> mx.array:
 
 @cache
 def _nothing(dtype: mx.Dtype = mx.float32) -> mx.array:
-    """Return an empty array. The array is made once, because an operation in each call would cost time."""
+    """Return an empty array. The array is made only once, because making an array in each call would cost time."""
     nothing = mx.zeros((0,), dtype)
     mx.eval(nothing)
     return nothing

@@ -46,7 +46,7 @@ inline ints total(Dots sums) { return (ints)_mm256_madd_epi16((__m256i)sums, _mm
 #endif
 inline Dots add_dots(Dots sums, words levels, ints x) {
     sums += products(levels, x);
-    asm("" : "+v"(sums));  // adds now: GCC would keep all products first, which takes more registers than there are
+    asm("" : "+v"(sums));  // adds now, because GCC would keep all products, in more registers than there are
     return sums;
 }
 }  // namespace tiny_llm

@@ -32,7 +32,7 @@ void with_arithmetic(int64_t rows, F f) {
     f.template operator()<TINY_LLM_FEW>();
 }
 
-// Rows of x in the form that the number type of their product needs, and the sums of the rows' groups.
+// Rows of x in the form that the product's number type needs, and the sum of each group of each row.
 struct PreparedRows {
     char* inputs;
     float* sums;
@@ -79,7 +79,7 @@ struct Tile {
     }
 };
 
-// Multiplies with panels as they are. Each panel is read once for TILE rows of x, and is not made dense first.
+// Multiplies with panels without making them dense. Each panel is read once for TILE rows of x.
 template <typename A, typename Use>
 void multiply_panels(const PreparedRows& x, const Panels& weight, const Threads& threads, Use use) {
     threads(weight.count(), 4, [&](int64_t begin, int64_t end) {
@@ -95,7 +95,7 @@ void multiply_panels(const PreparedRows& x, const Panels& weight, const Threads&
     });
 }
 
-// Makes panels dense first, each of them once for all rows of x.
+// Makes each panel dense once for all rows of x, then multiplies.
 template <typename A, typename Use>
 void multiply_dense(const PreparedRows& x, const Panels& weight, const Threads& threads, Use use) {
     constexpr int PANELS = A::DENSE_PANELS;

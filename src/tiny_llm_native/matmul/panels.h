@@ -1,9 +1,9 @@
 // 4-bit weights in the order in which a processor reads them fastest.
 //
 // A panel is 16 rows of the weight. For each group of 64 columns it holds 16 scales and 16 biases in bfloat16, and then
-// 8 lines of 16 words. A line has one word for each row, with 8 columns of 4 bits: the first is in the lowest bits. So
-// a product with a vector reads memory from one end to the other. Each row has a lane of its own, and no sum crosses
-// lanes.
+// 8 lines of 16 words. A line has one word for each row, with 8 columns of 4 bits each. The first column is in the
+// lowest bits. So a product with a vector reads memory from one end to the other. Each row has a lane of its own, and
+// no sum crosses lanes.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -49,7 +49,7 @@ inline void to_floats(float* to, Sixteen x) {
     for (int p = 0; p < PARTS; p++) store(to + p * WIDTH, x.part[p]);
 }
 
-// Returns memory that belongs to the calling thread, and is kept from call to call.
+// Returns memory that belongs to the calling thread and that is kept from call to call.
 template <typename T, int slot>
 T* scratch(int64_t size) {
     static thread_local std::unique_ptr<char[]> memory;

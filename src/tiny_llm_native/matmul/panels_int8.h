@@ -32,7 +32,7 @@ struct Int8 {
         }
     }
 
-    // Multiplies M rows of x with one panel. The sums of a group are whole numbers, and exact.
+    // Multiplies M rows of x with one panel. The sums of a group are exact, because they are sums of whole numbers.
     template <int M>
     [[gnu::noinline]] static void panel_product(const uint32_t* panel, int64_t groups, const Input* const* inputs,
                                                 const float* const* sums, Sixteen* out) {

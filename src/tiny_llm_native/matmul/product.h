@@ -29,7 +29,7 @@ struct Product : ProductArguments {
     });
 }
 
-// Does the opposite: stores results in the dtype of an array.
+// Stores results, which are float, in the dtype of an array.
 [[gnu::noinline]] static void narrow(const float* from, int64_t count, const Array& to, int64_t start) {
     dispatch_float(to.dtype, [=, &to]<typename T>(T*) {
         for (int64_t i = 0; i < count; i++) to.as<T>()[start + i] = from[i];
