@@ -1,5 +1,5 @@
-"""Finds the conflict markers that a merge by git leaves in a learner's files, and tells the learner how to remove
-them."""
+"""Finds the conflict markers that a merge by git leaves in a learner's files, and tells the learner how to resolve the
+conflict."""
 
 from __future__ import annotations
 

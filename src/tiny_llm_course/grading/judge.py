@@ -85,7 +85,7 @@ class RemotePackage:
 
 
 class Worker:
-    """The submission's process. If the process dies, the next test starts a new one."""
+    """The submission's process. If the process dies, the next test starts a new process."""
 
     def __init__(self, config: pytest.Config):
         self._submission = Path(config.getoption("--submission")).resolve()

@@ -27,7 +27,7 @@ PACKAGES = (  # packages on which grades depend
 )
 NO_PART = {"repo", "train", "__pycache__", "built"}  # folders on which no grade depends
 LIBRARIES = ("mlx", "numpy", "pytest")
-DAYS = 60  # a grade is deleted this many days after its last use
+DAYS = 60  # a grade is deleted when it has not been used for this many days
 
 
 class KeptGrades:
@@ -49,8 +49,8 @@ class KeptGrades:
         return {name: replace(grade, name=name) for name, grade in grades.items() if grade}
 
     def add(self, submission: Submission, grade: Grade) -> OSError | None:
-        """Save a grade if it is final and comes from tests. If saving fails, return the error instead of raising it,
-        because a full disk should not end the grading."""
+        """Save a grade if the grade is final and comes from a run of the tests. If saving fails, return the error
+        instead of raising it, because a full disk should not end the grading."""
         if grade.is_final and any(task.total for task in grade.tasks):
             content = json.dumps(replace(grade, name="").as_json()).encode()
             try:

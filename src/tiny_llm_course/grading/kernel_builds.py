@@ -36,7 +36,8 @@ STEP = 0.2  # seconds between checks of `stop`
 
 
 def is_taken(path: str, workspace: Workspace) -> bool:
-    """Tell whether a submitted file is used. Of the course's files in `kernels`, only those with tasks can be replaced.
+    """Tell whether a submitted file is used. Of the course's files in `kernels`, a submission can replace only files
+    with tasks.
 
     A submitted header with the name of a header in tiny_llm_native is not used, because the compiler would find the
     submitted header first.

@@ -30,7 +30,7 @@ def package_roots(paths: Iterable[str]) -> list[str]:
     """Return the folders called tiny_llm that contain files of the package. If there is no such folder, return all
     folders that contain files of the package.
 
-    The best folder comes first: the folder nearest to the top. A folder called src does not count as a level.
+    The best folder, which is the folder nearest to the top, comes first. A folder called src does not count as a level.
 
     Raises:
         RefusedError: two folders are equally good.

@@ -1,6 +1,6 @@
 """Runs a submission's Metal kernels, because a submission may not start processes: `metal.py SOCKET SANDBOX MEMORY`.
 
-These kernels are compiled to machine code, like those in C++ (kernel_builds.py), so they run in the sandbox and with
+These kernels are compiled to machine code, like kernels in C++ (kernel_builds.py), so they run in the sandbox and with
 the limits of the submission's process.
 """
 

@@ -34,10 +34,11 @@ class Taken:
 
 
 def take(tree: Tree, depth: int = DEPTH) -> Taken:
-    """Return the package found among these files, or in the only archive among them that contains a package.
+    """Return the package found among these files. If the files contain no package, return the package in the only
+    archive that contains one.
 
     Raises:
-        RefusedError: there is no package, or more than one.
+        RefusedError: there is no package, or more than one package.
     """
     if roots := package_roots(tree):
         return _of_root(tree, roots)

@@ -74,7 +74,9 @@ class Backups:
         """Write files in the root folder, and remove the files whose content is None. Yield the folder of the copies.
 
         If writing or the block fails, all files are restored. If the process is killed, `take_back_interrupted`
-        restores the files. undoes: the folder name of the command that this command takes back, or "".
+        restores the files.
+        reason: what the command does, in each language. undoes: the folder name of the command that this command takes
+        back, or "".
 
         Raises:
             CommandError: a file is read-only, or the disk is full. No file was changed.
@@ -115,8 +117,8 @@ class Backups:
         return Undone(record["reason"], list(contents), copies)
 
     def take_back_interrupted(self) -> Text | None:
-        """Take back the changes of a command that was killed while it was writing, and return the command's reason.
-        Return None if no command was killed.
+        """Take back the changes of a command that was killed while writing. Return the `reason` that the command gave
+        to `writing`. Return None if no command was killed.
 
         The caller must hold the lock.
         """
@@ -135,7 +137,7 @@ class Backups:
         return [copies for copies in marked if (copies / "backup.json").exists()]
 
     def all(self) -> list[Path]:
-        """Return the folders of copies, oldest first, except those that a crash left without a record."""
+        """Return the folders of copies, oldest first, except folders that a crash left without a record."""
         return sorted(record.parent for record in self._folder.glob("*/backup.json"))
 
     def _keep(self, files: Mapping[Path, bytes | None], reason: Text, undoes: str) -> Path:
@@ -235,8 +237,8 @@ class Backups:
         return run.stdout
 
     def _versions(self, copies: Path, name: str) -> tuple[Path, Path, Path]:
-        """Return three versions of a file: the present one, the one before the command, and the one that the command
-        wrote."""
+        """Return the paths of three versions of a file: the present version, the version from before the command, and
+        the version that the command wrote."""
         return self._root / name, copies / "before" / name, copies / "after" / name
 
     def _new_folder(self) -> Path:

@@ -51,7 +51,7 @@ def show_next_step(day: Day, workspace: Workspace, words: Messages) -> None:
 
 
 def chosen_task(text: str | None, workspace: Workspace) -> Task | None:
-    """Return the task with this id. Without an id, return the next open task, or None if all tasks are done."""
+    """Return the task with this id. Without an id, return the next open task. Return None if all tasks are done."""
     return workspace.next_task() if text is None else asked_task(text)
 
 

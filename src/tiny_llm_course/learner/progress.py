@@ -1,5 +1,5 @@
-"""A learner's progress: a file with one line for each task and one for the path. The learner may commit, edit or delete
-the file."""
+"""A learner's progress: a file with one line for each task and one line for the learner's path. The learner may commit,
+edit or delete the file."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def _rows(text: str) -> int:
 
 
 def _counts(week: Week, workspace: Workspace) -> tuple[int, int, int]:
-    """Return the numbers of solved, skipped and open tasks."""
+    """Return how many tasks of a week are solved, skipped and open."""
     states = [workspace.state(task.id) for day in week.days for task in day.tasks]
     solved, skipped = states.count(SOLVED), states.count(SKIPPED)
     return solved, skipped, len(states) - solved - skipped

@@ -200,7 +200,7 @@ class Workspace:
 def changing(command: str) -> Iterator[Workspace]:
     """Lock the clone for a command that changes the learner's files, progress or notes. Other such commands wait.
 
-    If an earlier command was killed while it was writing, its changes are taken back first.
+    If an earlier command was killed while writing, that command's changes are taken back first.
     """
     from ..ui import Messages, show_note
 

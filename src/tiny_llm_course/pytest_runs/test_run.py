@@ -220,7 +220,8 @@ def _listen(
     end: float,
     stop: threading.Event | None,
 ) -> None:
-    """Add the processes' events to the run. End each process after its last event, and remove it from the list.
+    """Add the processes' events to the run. End each process after its last event, and remove the process from the
+    list.
 
     Raises:
         TimeoutError: the caller must end all processes. The message gives the reason.

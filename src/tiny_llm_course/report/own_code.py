@@ -1,5 +1,5 @@
-"""Collects a learner's code for a task: the task's functions or region, and the learner's own definitions that they
-use."""
+"""Collects a learner's code for a task: the task's functions or region, and the learner's own definitions that this
+code uses."""
 
 from __future__ import annotations
 

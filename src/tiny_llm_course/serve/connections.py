@@ -35,7 +35,7 @@ def most_connections() -> int:
 
 
 class ClientConnection(H11Protocol):
-    """A client's connection. While a connection waits for its client, it may be closed in favour of a newer connection.
+    """A client's connection. A connection that is waiting for its client may be closed in favour of a newer connection.
 
     most: how many connections may be open at the same time. waiting: the connections that wait for a request, or until
     their client reads, with the longest wait first.

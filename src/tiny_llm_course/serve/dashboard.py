@@ -15,7 +15,7 @@ from .engine_protocols import AsyncEngine, Batch, EndedRequest, Engine, Request,
 __all__ = ["Dashboard"]
 
 INTERVAL = 0.1  # seconds between two updates of the web page; an engine runs hundreds of steps per second
-MOST_EVENTS = 200  # updates per second for all readers together; with many readers, each one sees fewer updates
+MOST_EVENTS = 200  # updates per second for all readers together; with many readers, each reader sees fewer
 WINDOW = 2.0  # seconds over which the speed is measured
 FREE, KEPT = -2, -1  # holders of a page that nobody holds, and of a page that only the prefix tree holds
 
@@ -102,7 +102,7 @@ class Dashboard:
         }
 
     async def events(self, engine: AsyncEngine) -> AsyncGenerator[str, None]:
-        """Yield the values that the web page shows, as JSON, whenever they change, until the engine ends."""
+        """Until the engine ends, yield the values that the web page shows, as JSON, whenever a value changes."""
         before = ""
         self._num_readers += 1
         try:

@@ -103,8 +103,8 @@ class Observer(Protocol):
 
 
 class EndedRequest(Protocol):
-    """The record of a finished request. prompt, output: numbers of tokens. first: seconds from the request's arrival to
-    its first token. rate: tokens per second after the first token."""
+    """The record of a finished request. prompt, output: token counts. first: seconds from the request's arrival to its
+    first token. rate: tokens per second after the first token."""
 
     @property
     def id(self) -> str: ...

@@ -1,4 +1,4 @@
-"""The file of a recorded run: `batch --record` writes it, and `viz schedule` reads it."""
+"""The file of a recorded run, which `batch --record` writes and `viz schedule` reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["FORMAT", "VERSION", "RunAbort", "RunChunk", "RunFile", "RunPages", "
 
 FORMAT: Literal["tiny-llm run"] = "tiny-llm run"
 VERSION: Literal[2] = 2
-_END = 2**53  # JavaScript represents all whole numbers below this one exactly
+_END = 2**53  # JavaScript represents all whole numbers less than this number exactly
 Count = Annotated[int, Field(ge=0, lt=_END)]
 Size = Annotated[int, Field(ge=1, lt=_END)]
 Seconds = Annotated[float, Field(ge=0)]  # since the recorder was created

@@ -244,7 +244,7 @@ class Serving:
 
 
 def kinds_of(package: str) -> list[Kind]:
-    """Return the kinds of caches of a package, whether they are written or stubs."""
+    """Return the kinds of caches of a package, including caches that are still stubs."""
     if find_spec(f"{package}.serving") is None:
         raise CommandError("no_serving", package=package, exit_code=1)
     return list(KINDS)

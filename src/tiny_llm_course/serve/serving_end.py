@@ -1,4 +1,4 @@
-"""Ends `tiny-llm serve`: after a signal, the running requests finish; a second signal aborts them."""
+"""Ends `tiny-llm serve`: after a signal, the running requests finish; a second signal aborts these requests."""
 
 from __future__ import annotations
 

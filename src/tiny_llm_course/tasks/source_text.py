@@ -41,7 +41,8 @@ def encoded(text: str, before: bytes = b"") -> bytes:
 
 
 def unit_of(node: ast.AST, source: str) -> str:
-    """Return one level of indentation in a module, class or function, taken from its first indented body."""
+    """Return the text of one level of indentation in a module, class or function, taken from the first indented
+    body."""
     lines = lines_of(source)
     for part in ast.walk(node):
         if isinstance(part, Definition):

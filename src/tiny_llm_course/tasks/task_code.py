@@ -69,7 +69,7 @@ def statements_in(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the statements directly in a module or statement, and the handlers and cases that contain further
     statements.
 
-    Expressions make up most of a tree, but cannot contain a definition, so they are not visited.
+    Expressions are not visited, because they make up most of a tree but cannot contain a definition.
     """
     for name in ("body", "handlers", "cases", "orelse", "finalbody"):
         yield from getattr(node, name, ())

@@ -1,5 +1,5 @@
-"""Finds the tasks of a package that are still stubs. This module reads the source files without importing or running
-them."""
+"""Finds the tasks of a package that are still stubs. This module reads source files, but neither imports nor runs a
+file."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ SEEN = pytest.StashKey[Observation]()
 
 MAX_MESSAGE = 10_000  # characters
 COMPILE_SECONDS = 5  # seconds for compiling mistakes in C++ or Metal; the next run reuses the compiled files
-AFTER_HANG = 1.0  # the time limit in seconds for a task's tests after one of them has hung
+AFTER_HANG = 1.0  # the time limit in seconds for each further test of a task after one test has hung
 MAX_HANGS = 3  # after this many hung tests of a task, its other tests do not run
 
 Arguments: TypeAlias = dict[str, Any]

@@ -17,7 +17,7 @@ class TaskLines:
     A terminal also shows how many tests have ended. If several days are tested at the same time, a line waits until
     all earlier lines are printed.
 
-    workspace: the learner's workspace, or None if the reference is tested, which has no stubs.
+    workspace: the learner's workspace. None if the tests run the reference, which has no stubs.
     """
 
     def __init__(self, days: list[Day], workspace: Workspace | None, words: Messages):

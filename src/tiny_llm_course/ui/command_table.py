@@ -37,7 +37,7 @@ SHORT = {  # name -> the words that the name replaces
     "bench-ref": ["bench", "--impl", "ref"],
     "build-ext-ref": ["build-ext", "--impl", "ref"],
 }
-FOR_MAINTAINERS = {  # the script, and the packages that it needs, as `install` names them
+FOR_MAINTAINERS = {  # the script, and the key of `extras.WHAT` for the packages that the script needs
     "stubs": ("scripts/stubs.py", None),
     "book": ("scripts/book.py", "book"),
     "check": ("scripts/check", "all"),

@@ -56,7 +56,7 @@ def show(text: str = "", *, err: bool = False, **style: Any) -> None:
 
 
 def styled(text: str, *, fg: str | None = None, dim: bool = False, out: TextIO | None = None, **style: Any) -> str:
-    """Return the text in colour if it goes to a terminal and NO_COLOR is not set, or if FORCE_COLOR is set.
+    """Return the text in colour if `out` is a terminal and NO_COLOR is not set, or if FORCE_COLOR is set.
 
     fg: a key of COLOURS. out: the stream that the text will go to; None: stdout. style: further arguments of
     `typer.style`.
@@ -114,7 +114,8 @@ def _hang(line: str, width: int) -> int:
 
 
 class StatusLine:
-    """The last line of a terminal, which the next text replaces. The line goes to stderr, so it never reaches a pipe.
+    """The last line of a terminal, which the next text replaces. The line goes to stderr, so piped output never
+    contains the line.
 
     can_show: whether stderr is a terminal that can replace a line.
     """

@@ -30,7 +30,7 @@ def with_own(merged: str, yours: str, stubs: tuple[str, str], mine: list[str], l
     """Return the merged text with everything that the learner defined and imported, and with given code that the course
     removed but the learner uses. If the text uses a task that moved to another file, the task is imported.
 
-    stubs: the old stub and the new one. mine: the tasks that the learner wrote. left: task that moved -> its new
+    stubs: the old stub and the new one. mine: the tasks that the learner wrote. left: task that moved -> the task's new
     module.
     """
     old, new = stubs

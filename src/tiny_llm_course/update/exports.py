@@ -57,8 +57,8 @@ def _exports(source: str) -> list[str] | None:
 
 
 def _edited(source: str, removed: Collection[str], added: list[str]) -> str:
-    """Return the source with some names removed from its `__all__`, and others added at the start of the list. Comments
-    in the list stay."""
+    """Return the source after removing the names in `removed` from `__all__`, and adding the names in `added` at the
+    start of the list. Comments in the list stay."""
     listed = _list(source)
     assert listed is not None
     lines = [line.encode() for line in lines_of(source)]  # positions in an AST count bytes

@@ -1,4 +1,5 @@
-"""Finds the functions and regions of a file that are tasks, and those among them that a learner has begun to write.
+"""Finds the functions and regions of a file that are tasks, and the tasks among these that a learner has begun to
+write.
 
 Task ids need not be in the syllabus, because the file may belong to a newer course.
 """
