@@ -264,7 +264,7 @@ def _replace(file: Path, path: Path) -> None:
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        write_whole(path, file.read_bytes())  # the package is a link to another disk
+        write_whole(path, file.read_bytes())  # the package's folder is a link to another disk
 
 
 def _copy(content: bytes, copy: Path, path: Path) -> None:
@@ -273,7 +273,7 @@ def _copy(content: bytes, copy: Path, path: Path) -> None:
 
 
 def _check_writable(files: Iterable[Path]) -> None:
-    """Raise a CommandError if a file is read-only. `os.replace` would replace even a read-only file."""
+    """Raise a CommandError if a file is read-only, because `os.replace` would replace even a read-only file."""
     from ..ui import CommandError  # imported here, since tests load this module and need no messages
 
     for path in files:

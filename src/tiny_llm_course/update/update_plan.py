@@ -142,7 +142,7 @@ class _Merges:
         self._old = {name: self._stub(name) for name in sorted(stubs & {*self._new, *self._gone})}
         self._yours = {name: text for name in [*self._new, *self._gone] if (text := self._read(name)) is not None}
         self._original = dict(self._yours)
-        self._helpers: dict[str, frozenset[str]] = {}  # file -> your definitions that code of changed tasks uses
+        self._helpers: dict[str, frozenset[str]] = {}  # file -> your definitions that changed tasks' code uses
 
     def plan(self) -> None:
         if self._plan.refused:
