@@ -1,7 +1,7 @@
 """`bench --device gpu`: compares kernels in Metal with MLX's kernels, and a model with mlx-lm's, in a table to show to
 others.
 
-Without a GPU, nothing is measured. Instead, metal_host runs each kernel once, with small inputs, to show that the
+Without a GPU, `bench` measures nothing. Instead, metal_host runs each kernel once, with small inputs, to show that the
 kernel works.
 """
 

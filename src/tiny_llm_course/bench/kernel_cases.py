@@ -22,7 +22,7 @@ Limit: TypeAlias = Literal["bandwidth", "arithmetic"]
 Device: TypeAlias = Literal["cpu", "gpu"]
 Size: TypeAlias = dict[str, int]
 
-# Sizes of Qwen3-0.6B. There are so many copies of a layer's weights that no cache holds all of them.
+# Sizes of Qwen3-0.6B. There are so many copies of a layer's weights that no cache can hold all copies.
 FULL = {"E": 1024, "I": 3072, "H_q": 16, "H_kv": 8, "D": 128, "L": 128, "S": 512, "copies": 60}
 SMALL = {"E": 128, "I": 192, "H_q": 4, "H_kv": 2, "D": 32, "L": 16, "S": 64, "copies": 2}
 BASE, EPS = 1e6, 1e-6
@@ -30,8 +30,8 @@ BASE, EPS = 1e6, 1e-6
 
 @dataclass(frozen=True)
 class Rung:
-    """A way to compute a case. limit: the machine's limit for this rung. device: the device that runs the rung;
-    None: either device."""
+    """A way to compute a case. limit: the machine's limit for this rung. device: the device that runs the rung. None:
+    either device."""
 
     name: str  # fallback, mlx, tuned, or a task's id
     run: Callable[[], Any]
@@ -52,7 +52,7 @@ class Case:
     operations: float = 0
 
     def on(self, device: Device) -> list[Rung]:
-        """Return the rungs that this device has."""
+        """Return the rungs that this device can run."""
         return [rung for rung in self.rungs if rung.device in (None, device)]
 
 

@@ -10,7 +10,7 @@ from .quiet import Quiet
 __all__ = ["OVER", "SLOWER", "Figures", "MachineLimits", "is_over"]
 
 SLOWER, OVER = "slower", "over"  # reasons to doubt a figure: the machine became slower; the figure exceeds the limit
-LEAST_SHARE = 0.8  # a new measurement of a limit must reach this share of the best measurement in this run
+LEAST_SHARE = 0.8  # a new measurement of a limit is in doubt below this share of the run's best measurement
 
 Figures = dict[str, float]
 

@@ -22,7 +22,7 @@ MEASURED = {  # a measurement's name in tiny_llm_native.roofline -> the key of t
 
 
 def limit_name(what: str, words: Messages) -> str:
-    """Return the name of a measurement by tiny_llm_native.roofline, in the reader's language."""
+    """Return, in the reader's language, the name of a measurement that tiny_llm_native.roofline makes."""
     return words(MEASURED[what]) if what in MEASURED else what
 
 

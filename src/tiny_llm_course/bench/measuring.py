@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 Row: TypeAlias = dict[str, Any]
-Events: TypeAlias = Iterator[tuple[str, Any]]  # "kernels" or MODEL with a row; or another name with its value
+Events: TypeAlias = Iterator[tuple[str, Any]]  # "kernels" or MODEL with a row, or another figure's name and value
 OnStep: TypeAlias = Callable[[str, str], None]  # called with a kernel's name or MODEL, and the next rung or stage
 
 MODEL = "model"
@@ -96,7 +96,7 @@ def kernel_rows(
     prepare: Callable[[Case], None],
     step: OnStep,
 ) -> Events:
-    """Yield a row for each rung that a device has. prepare: a function that is called before each case. measured: a
+    """Yield a row for each rung that a device can run. prepare: a function that is called before each case. measured: a
     function that returns a rung's figures, or raises NotImplementedError if the rung is a stub.
     """
     for case in measured_cases:
@@ -117,7 +117,7 @@ class ModelShares:
         self._costs, self._limits = import_module(f"{package}.costs"), limits
 
     def of(self, stage: str, speeds: Row) -> Row:
-        """Return the shares for a prompt (prefill) and the next token (decode). The shares are None if `model_cost` is
+        """Return the shares for a prompt (prefill) and the next token (decode). Both shares are None if `model_cost` is
         a stub."""
         length, weight = speeds["prompt"], bytes_per_weight(stage)
         machine = self._costs.Machine(self._limits.arithmetic, self._limits.best["bandwidth"])

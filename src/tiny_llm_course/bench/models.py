@@ -64,7 +64,8 @@ def model_config(is_small: bool, is_quantised: bool = True) -> ModelConfig:
 
 
 def bytes_per_weight(stage: str) -> float:
-    """Return the bytes that a stage reads per weight: 2 bytes, or 4 bits and a share of a group's scale and bias."""
+    """Return the bytes that a stage reads per weight: 2 bytes in bfloat16; when quantised, 4 bits and the weight's
+    share of its group's scale and bias."""
     return 2 if stage in DENSE else (QUANTIZATION["bits"] + 32 / QUANTIZATION["group_size"]) / 8
 
 
@@ -91,8 +92,8 @@ def random_model(package: str, is_small: bool, is_quantised: bool = True) -> Mod
 
 
 def bundled_model(package: str, name: str) -> tuple[Model, Tokenizer]:
-    """Load a model that comes with the course, quantised to 4 bits, with tuned kernels. Return the model and its
-    tokenizer."""
+    """Load a model that comes with the course, quantised to 4 bits per weight, with tuned kernels. Return the model and
+    the model's tokenizer."""
     model, tokenizer = import_module(f"{package}.models").load(name)
     import_module(f"{package}.quantize").quantize_model(model)
     import_module(f"{package}.tuned").tune(model)
@@ -100,7 +101,8 @@ def bundled_model(package: str, name: str) -> tuple[Model, Tokenizer]:
 
 
 def make_stage(package: str, is_small: bool, name: str) -> Stage:
-    """Build the stage of this name, one of STAGES. Raises NotImplementedError if code that it needs is a stub."""
+    """Build the stage of this name, one of STAGES. Raise a NotImplementedError if code that the stage needs is a
+    stub."""
     if name in DENSE:
         model = random_model(package, is_small, is_quantised=False)
         return _without_cache(model) if name == "week 1" else _with_cache(package, model)
@@ -114,7 +116,7 @@ def make_stage(package: str, is_small: bool, name: str) -> Stage:
 
 
 def mlx_lm_stage(is_small: bool) -> Stage:
-    """Build mlx-lm's model with the same sizes and the same quantisation. Raises ImportError if mlx-lm is not
+    """Build mlx-lm's model with the same sizes and the same quantisation. Raise an ImportError if mlx-lm is not
     installed."""
     import mlx.nn
     from mlx_lm.models.cache import make_prompt_cache, trim_prompt_cache

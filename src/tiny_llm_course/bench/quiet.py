@@ -1,4 +1,4 @@
-"""Measures while no other program keeps the machine busy, if possible, and says which figures are in doubt."""
+"""Measures figures, if possible while no other program keeps the machine busy, and says which figures are in doubt."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ BUSY = "busy"  # a reason to doubt a figure: other programs ran
 AGAIN, AGAIN_IN_ALL = 2, 8  # the most repeated measurements: of one figure, and in a whole run
 MOST_OTHERS = 0.5  # other programs may use this many of the processors that the kernels need
 MOST_SECONDS = 20.0  # a longer measurement is not repeated, since the user is waiting
-LEAST_SECONDS = 0.2  # in a shorter time, the system's counters, in ticks of 10 ms, are too coarse
+LEAST_SECONDS = 0.2  # for a shorter measurement, the system's counters, in ticks of 10 ms, are too coarse
 
 
 class Counters(NamedTuple):
-    """Numbers of seconds up to now. wall: time on the clock. all: processor time of all programs; None if the system
+    """Times up to now, in seconds. wall: time on the clock. all: processor time of all programs; None if the system
     does not count this time. own: processor time of this process.
     """
 
@@ -35,12 +35,12 @@ class Counters(NamedTuple):
 
 
 class Quiet:
-    """A way to measure figures, which measures a figure again if other programs ran meanwhile.
+    """A way to measure figures: a figure is measured again if other programs ran meanwhile.
 
     threads: the number of threads that the kernels use. tell: a function that is called with the reason why a figure is
     measured again, and with the number of processors that other programs used. read: a function that returns the
     counters. again: the most repeated measurements of one figure. most: the largest number of processors that other
-    programs used while a figure stayed in doubt.
+    programs used during a measurement that stayed in doubt.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ class BenchRun:
         self._package, self._wanted, self._options, self._save, self._words = package, wanted, options, save, words
         self._status = StatusLine()
         self._now = ""  # the name that is being measured
-        self._has_told = False  # whether the user knows that the machine is busy
+        self._has_told = False  # whether the user has been told that the machine is busy
         self._found: dict[str, Any] = {"is_complete": False, "kernels": [], MODEL: []}
 
     def on_processor(self, is_small: bool) -> None:
@@ -75,8 +75,8 @@ class BenchRun:
         self._measure(events, print_lines, "mlx-lm")
 
     def _measure(self, events: Events, consume: Callable[[Events], None], beside: str) -> None:
-        """Consume the events, keep the figures, and say whether they are complete. beside: the package with which the
-        figures are compared."""
+        """Consume the events, keep the figures, and say whether the figures are complete. beside: the package with
+        which the figures are compared."""
         self._found = about(f"tiny-llm bench {self._arguments(self._wanted)}", "mlx", beside) | self._found
         try:
             consume(self._kept(events))
@@ -132,7 +132,7 @@ class BenchRun:
     def _doubts(self) -> list[str]:
         rows: list[Row] = [*self._found["kernels"], *self._found[MODEL]]
         doubts = [self._found.get("limits_doubt"), *(row.get("doubt") for row in rows)]
-        doubts += [OVER for row in rows if is_over(row.get("limit"))]  # a busy machine alone does not explain this
+        doubts += [OVER for row in rows if is_over(row.get("limit"))]  # other programs alone do not cause an excess
         return [doubt for doubt in dict.fromkeys(doubts) if doubt]
 
     def _arguments(self, names: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ __all__ = ["Tables", "rung_name", "show_doubts", "speed"]
 
 Row = dict[str, Any]
 
-SHARE, STAGE = 8, 20  # widths in characters: of a share of the limit; of a share and a speed
+SHARE, STAGE = 8, 20  # widths in characters: of a share of the limit, and of a share with a speed
 
 
 class Tables:
@@ -126,5 +126,5 @@ def rung_name(rung: str, words: Messages) -> str:
 
 
 def speed(tokens: float) -> str:
-    """Return tokens per second as a text with about three digits."""
+    """Return a number of tokens per second as a text with about three digits."""
     return f"{tokens:,.{0 if tokens >= 100 else 1 if tokens >= 10 else 2}f} tok/s"

@@ -19,7 +19,7 @@ from ..ui import Messages
 __all__ = ["Compared", "compared"]
 
 REFERENCE = "tiny_llm_ref"
-SHOWN = 10  # tokens that are shown of each text, from the first difference onwards
+SHOWN = 10  # of each text, the number of tokens that are shown, from the first difference onwards
 CLOSE = 0.01  # if two logits differ by less than this, rounding decides which one is larger
 
 
@@ -28,7 +28,7 @@ class Compared:
     """A comparison of a learner's text with the reference's text.
 
     count: the number of equal tokens before the first difference. yours, theirs: the learner's and the reference's text
-    from the first difference onwards, "" for a text that has ended; None if the texts do not differ.
+    from the first difference onwards, or "" for a text that has ended. Both are None if the texts do not differ.
     """
 
     count: int

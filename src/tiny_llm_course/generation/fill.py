@@ -186,7 +186,7 @@ def _body(tree: ast.Module, name: str) -> list[ast.stmt]:
 
 def _put_helpers(yours: ast.Module, theirs: ast.Module, source: str, filled: set[str]) -> set[str]:
     """Add the helpers that the reference's code needs and that stubs leave out, under new names. Use the new names in
-    the reference's code, and return these names."""
+    the reference's code, and return the new names."""
     units = {name: unit for name, unit in _units(theirs) if name in filled}
     ids = {task for unit in units.values() for task in parse_task_ids(ast.get_docstring(unit))}
     tagged = {name for name, _ in _units(theirs)}

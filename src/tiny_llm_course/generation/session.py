@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Reply", "Session", "Settings"]
 
-_OPTIONS = {"temperature": "--temp"}  # argument -> option, where their names differ
-FILTERS = {"top_k", "top_p", "min_p"}  # without effect at temperature 0
+_OPTIONS = {"temperature": "--temp"}  # options whose names differ from their arguments' names, keyed by argument
+FILTERS = {"top_k", "top_p", "min_p"}  # settings without effect at temperature 0
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Reply:
     times: list[float] = field(default_factory=list)  # the time at which each token came, in seconds
 
     def watch(self, tokens: Iterable[int]) -> Iterator[int]:
-        """Yield the same tokens, and note the time at which each one came."""
+        """Yield the same tokens, and record the time at which each token came."""
         for token in tokens:
             self.times.append(perf_counter())
             self.tokens.append(token)
@@ -231,7 +231,7 @@ class Session:
         return reply.exhausted and length < reply.max_tokens and reply.prompt_tokens + length < self.context
 
     def _most(self, default: int) -> int:
-        """Return the largest number of tokens that an answer may have."""
+        """Return how many tokens an answer may have."""
         return default if self._settings.max_tokens is None else self._settings.max_tokens
 
     def _choose_thinking(self, think: bool | None) -> bool:

@@ -15,8 +15,8 @@ __all__ = ["ShownThinking"]
 class ShownThinking:
     """The thinking of a model on stderr, dimmed on a terminal, between two lines that mark it.
 
-    The thinking does not go to stdout, because a program that reads stdout wants only the answer. text: the thinking so
-    far.
+    The thinking does not go to stdout, because a program that reads stdout wants only the answer. text: the text of the
+    thinking so far.
     """
 
     def __init__(self) -> None:

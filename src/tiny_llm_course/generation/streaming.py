@@ -22,14 +22,14 @@ class Plain:
         print(text, end="", file=self._out, flush=True)
 
     def end(self) -> None:
-        """Do nothing: no text is held back."""
+        """Do nothing, because no text is held back."""
 
 
 class TerminalText:
     """The output to a terminal, without the control characters that a model may produce.
 
-    A word is held back until it is complete, because only then is it clear on which line it fits. Text that is on the
-    terminal is never moved, so the terminal may change its width at any time. style: the arguments of `styled`.
+    A word is held back until it is complete, because only then is it clear on which line it fits. Text on the terminal
+    is never moved, so the terminal's width may change at any time. style: the arguments of `styled`.
     """
 
     def __init__(self, out: TextIO, **style: Any):

@@ -1,5 +1,5 @@
-"""Describes in both languages the value that was expected in place of a wrong value, according to the schema of the
-pydantic model that refused the wrong value."""
+"""Describes, in both languages, which value a pydantic model expected when it refused a wrong value. The description
+comes from the model's schema."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _KINDS = {
 
 
 class WrongValue(NamedTuple):
-    """A value that a pydantic model refused. place: the place of the value, such as `steps[3].time`. names: the names
-    that are allowed in this place if the model does not know the value's name; otherwise empty."""
+    """A value that a pydantic model refused. place: the place of the value, such as `steps[3].time`. names: if the
+    model does not know the value's name, the names that the model allows in this place; otherwise empty."""
 
     place: str
     expected: Phrase
@@ -37,8 +37,9 @@ class WrongValue(NamedTuple):
 
 
 def first_wrong(kind: type[BaseModel], error: ValidationError, known: Mapping[str, Phrase] | None = None) -> WrongValue:
-    """Return the first wrong value. known: descriptions of expected values where the schema alone says too little: of a
-    field and its items, keyed by the field's name; of an object, keyed by the object's class."""
+    """Return the first wrong value. known: descriptions of expected values, where the schema alone says too little. A
+    description of a field and the field's items is keyed by the field's name, a description of an object by the
+    object's class."""
     first = error.errors(include_url=False, include_context=False)[0]
     walk = _Walk(kind.model_json_schema(), known or {})
     for part in first["loc"]:

@@ -23,8 +23,8 @@ __all__ = ["BITS", "DTYPES", "LAYERS", "LoadedModel", "Wanted"]
 BITS = (2, 4, 8)
 DTYPES = ("float32", "bfloat16", "float16")
 LAYERS = ("plain", "kernels", "tuned")
-MOST_LETTERS = 1_000  # the most characters that are shown of an error about a damaged model
-_ATTENTION = "attention"  # the kernel that the cache calls
+MOST_LETTERS = 1_000  # the most characters of an error about a damaged model that are shown
+_ATTENTION = "attention"  # the kernel that a cache calls
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,8 @@ class LoadedModel:
             set_threads(wanted.threads)
 
     def tokens(self, prompt: Sequence[int], sampler: Sampler, max_tokens: int) -> Iterable[int]:
-        """Generate new tokens, one at a time: with a KV cache, or with week 1's loop until week 2 day 1 is written."""
+        """Generate new tokens, one at a time: with a KV cache, or, until week 2 day 1 is written, with week 1's
+        loop."""
         end = self.model.config.eos_token_ids
         if self.has_cache:
             new: Iterable[int] = self._generation.generate(self.model, prompt, sampler, max_tokens, end, self.cache())

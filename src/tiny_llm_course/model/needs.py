@@ -1,5 +1,5 @@
-"""Lists the tasks whose code a command runs. The command reports the open tasks among them as missing, or as filled
-in."""
+"""Lists the tasks whose code a command runs. The command reports each of these tasks that is open as missing, or as
+filled in."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def has_cache(stubs: Iterable[Stub]) -> bool:
 def needs_of_text(is_quantised: bool, layers: str, is_greedy: bool, is_cached: bool) -> set[TaskId]:
     """Return the tasks whose code `main` and `chat` run.
 
-    is_greedy: whether each token is the likeliest one, which needs no sampler. is_cached: whether the loop has a KV
-    cache. Without a cache, week 1's loop runs.
+    is_greedy: whether each token is the likeliest one. Greedy decoding needs no sampler. is_cached: whether the loop
+    has a KV cache. Without a cache, week 1's loop runs.
     """
     days = select_days("1", None)[: -1 if is_greedy else None]
     week_2 = {_CACHE} if is_cached else set()

@@ -1,4 +1,5 @@
-"""Protocols for the objects with which commands run a model. They list only the members that commands read or call.
+"""Protocols for the objects with which commands run a model. The protocols list only the members that commands read or
+call.
 
 The objects may come from the reference or from a learner's package, so commands name these protocols instead of
 classes. Where the reference is installed, mypy checks that the reference's classes match the protocols.

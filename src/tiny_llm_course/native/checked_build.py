@@ -25,13 +25,13 @@ CHECKED = (
     "-fno-optimize-sibling-calls",
     "-fno-finite-loops",  # keeps an endless loop endless
     "-fstack-protector-all",
-    "-ftrivial-auto-var-init=pattern",  # so that no variable is 0 by chance
+    "-ftrivial-auto-var-init=pattern",  # so that no uninitialised variable is 0 by chance
     f"-fsanitize={FAULTS}",
     f"-fno-sanitize-recover={FAULTS}",
     "-D_GLIBCXX_ASSERTIONS",
     "-D_LIBCPP_HARDENING_MODE=_LIBCPP_HARDENING_MODE_FAST",
 )
-WARNING = ("-O2", "-Wall", "-Wextra", "-Wno-sign-compare")  # the compiler finds more problems when it optimises
+WARNING = ("-O2", "-Wall", "-Wextra", "-Wno-sign-compare")  # GCC and Clang find more problems when they optimise
 SET = ("-O0", "-shared")  # -O0, since an optimising GCC 12 sets a loop's variables only once
 
 
@@ -61,7 +61,7 @@ def build_checked(source: Path, headers: Path, folder: Path) -> tuple[Path, str]
             pool.submit(_run, [*compiler, *WARNING, "-c", str(source), "-o", str(folder / "warned.o")]),
         ]
         said = [run.result() for run in runs]
-    # make the library call its own `operator new`, not the process's
+    # the library has to call its own `operator new`, not the process's
     own = () if sys.platform == "darwin" else ("-Wl,-Bsymbolic", "-Wl,-z,defs")
     _run([*compiler, "-shared", *own, str(kernel), str(runtime), "-o", str(library)])
     if sys.platform == "darwin":  # needed since the line numbers are in the object file, which is deleted

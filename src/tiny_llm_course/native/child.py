@@ -1,5 +1,5 @@
-"""Runs a slow program: yields the output line by line, and ends all of the program's processes if the user
-interrupts."""
+"""Runs a slow program: yields the output line by line, and ends all of the program's processes if the user presses
+Ctrl-C."""
 
 from __future__ import annotations
 

@@ -259,7 +259,7 @@ def _check_works(made: Path, words: Messages) -> None:
 
 def _stamp(native: Path, nanobind: str) -> dict[str, str]:
     """Return the versions and the hash of the sources that a build depends on. nanobind: the version to write if
-    nanobind is not installed, since only the build needs it."""
+    nanobind is not installed, since only the build needs nanobind."""
     with suppress(metadata.PackageNotFoundError):
         nanobind = metadata.version("nanobind")
     return {
@@ -276,8 +276,8 @@ def _hash(native: Path) -> str:
 
 
 def _tool(name: str) -> str:
-    """Return the path of the program in the virtual environment. If the environment lacks the program, return the path
-    of the system's program."""
+    """Return the path of a program in the virtual environment. If the environment lacks the program, return the path of
+    the system's program."""
     own = Path(sys.executable).parent / name
     return str(own) if own.exists() else shutil.which(name) or name
 

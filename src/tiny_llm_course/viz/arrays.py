@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 __all__ = ["Array", "Mask", "masks_of"]
 
 Array: TypeAlias = NDArray[np.float32]
-Mask: TypeAlias = NDArray[np.bool_]  # L x S: which keys each query sees
+Mask: TypeAlias = NDArray[np.bool_]  # L x S: whether a query sees a key
 
 
 def masks_of(causal: Mask, length: int) -> list[Mask]:

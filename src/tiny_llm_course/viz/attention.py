@@ -54,7 +54,7 @@ def _check(option: str, value: int, count: int) -> None:
 
 
 def _text(seen: Attention) -> str:
-    """Return a line for each of the last tokens: a bar of shades, darker for larger weights, and the two keys with
+    """Return a line for each of the last tokens, with a bar of shades, darker for larger weights, and the two keys with
     the largest weights."""
     width = terminal_width(sys.stdout)
     first = max(0, len(seen.labels) - ROWS)

@@ -10,7 +10,7 @@ __all__ = ["CollectingCache"]
 
 
 class CollectingCache:
-    """A cache that attends with another cache, and records the attention weights of every layer.
+    """A cache that passes each call on to another cache, and records the attention weights of every layer.
 
     `layers[i].weights` has the weights of layer i (B x H_q x L x S).
 
@@ -47,6 +47,6 @@ class _Layer:
         *_, S, D = key.shape
         columns = []
         for first in range(0, S, D):
-            units = mx.broadcast_to(mx.eye(S, D, k=-first), key.shape)  # value first + j has its 1 in column j
+            units = mx.broadcast_to(mx.eye(S, D, k=-first), key.shape)  # value number `first + j` is 1 in column j
             columns.append(self._layer.attend(query, key, units, scale)[..., : S - first])
         return mx.concatenate(columns, axis=-1)

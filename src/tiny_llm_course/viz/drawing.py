@@ -33,7 +33,7 @@ _STYLE: Any = {
     "ytick.color": DIM,
     "xtick.labelcolor": INK,
     "ytick.labelcolor": INK,
-    "svg.hashsalt": "tiny-llm",  # so that equal pictures give equal files
+    "svg.hashsalt": "tiny-llm",  # so that the same picture always gives the same file
     "figure.constrained_layout.use": True,
     "figure.constrained_layout.w_pad": 0.1,
     "figure.constrained_layout.h_pad": 0.08,

@@ -22,8 +22,8 @@ _COLUMNS = ("read", "distinct_read", "written", "distinct_written", "lines", "co
 def show_kernel(output: Output, script: Path, number: int, threadgroup: str) -> None:
     """Run the script, print the steps of one threadgroup and the counts of the whole kernel, and draw the threadgroup.
 
-    number: which of the script's kernel calls to show, counted from 1. threadgroup: the threadgroup's position in the
-    grid, such as "0,0,0".
+    number: the number of the script's kernel call to show, counted from 1. threadgroup: the threadgroup's position in
+    the grid, such as "0,0,0".
     """
     if number < 1:
         raise CommandError("wrong_value", option="--call", expected=phrase("at_least", least=1), got=number)

@@ -123,7 +123,7 @@ class _Recorder:
         self.calls += 1
         if self.calls == self._number:
             self._look_at(call)
-        return call.run()  # with the script's own settings, because the script may count or trace, too
+        return call.run()  # with the script's own settings, because the script itself may count or trace
 
     def _is_kernels(self, error: BaseException | None) -> bool:
         """Tell whether an error is the traced kernel's error, or was raised while the kernel's error was being
@@ -181,7 +181,7 @@ def _raised(script: Path, error: Exception) -> CommandError:
 
 @contextmanager
 def _as_main(script: Path) -> Iterator[None]:
-    """Give a script the `sys` that it expects: sys.path starts with the script's folder, and sys.argv has only the
+    """Set `sys` as the script expects: sys.path starts with the script's folder, and sys.argv contains only the
     script."""
     path = [str(script.resolve().parent), *sys.path]
     with mock.patch.object(sys, "path", path), mock.patch.object(sys, "argv", [str(script)]):

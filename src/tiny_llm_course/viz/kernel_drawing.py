@@ -188,7 +188,7 @@ class _Drawing:
         self._y += ROW
 
     def _line(self, is_barrier: bool, left: float, right: float, y: float, lanes: Sequence[float]) -> None:
-        """Draw a barrier as a thick line, and a simdgroup operation as a thin one with a dot for each lane."""
+        """Draw a barrier as a thick line, and a simdgroup operation as a thin line with a dot for each lane."""
         width = 4 if is_barrier else 1.2
         self._sheet.shape("path", d=f"M{left:.1f} {y:.1f}H{right:.1f}", stroke=INK, stroke_width=width)
         for x in () if is_barrier else lanes:

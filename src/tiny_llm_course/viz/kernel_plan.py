@@ -1,4 +1,5 @@
-"""Plans a threadgroup's picture: which threads, steps and rows to draw, and where. All others are only counted."""
+"""Plans a threadgroup's picture: which threads, steps and rows to draw, and where. All other threads, steps and rows
+are only counted."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ class Column:
 class PicturePlan:
     """The lines of the picture from top to bottom, and its columns from left to right.
 
-    steps: the number, rows and waits of each step. An integer represents that many steps that are left out.
+    steps: the number, rows and waits of each step. An integer is a number of steps that are left out.
     """
 
     def __init__(self, call: Call, words: Messages):
@@ -67,7 +68,7 @@ class PicturePlan:
         return shortened(self.call.line(line.file, line.line), SOURCE)
 
     def label(self, line: Row | Wait) -> str:
-        """Return the label of a row: what the threads do in it."""
+        """Return the label of a row, which says what the row's threads do."""
         if isinstance(line, Wait):
             return line.name
         return self._words(f"viz_kernel_row_{line.kind.replace(' ', '_')}", name=line.name)

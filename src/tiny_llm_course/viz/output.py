@@ -26,7 +26,7 @@ class Output:
         self.words = words
 
     def picture(self, name: str, draw: Callable[[], bytes]) -> None:
-        """Write the picture that `draw` returns. If matplotlib is missing, only say how to install it."""
+        """Write the picture that `draw` returns. If matplotlib is missing, only say how to install matplotlib."""
         try:
             import matplotlib  # noqa: F401
         except ImportError:

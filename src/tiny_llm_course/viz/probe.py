@@ -85,7 +85,7 @@ class Probe(Session):
     def prompt(self, text: str, limit: int | None = None) -> list[int]:
         """Return the tokens of a text, without a chat template.
 
-        limit: the number of tokens that can be shown, or None for as many as the model can read.
+        limit: how many tokens can be shown. None: as many as the model can read.
 
         Raises:
             CommandError: the text is too long, or not UTF-8.

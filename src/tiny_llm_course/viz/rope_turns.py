@@ -22,7 +22,7 @@ class Turns:
     @property
     def scores(self) -> Array:
         """Return the dot product, at each distance, of a query and a key that are equal before RoPE. The dot products
-        are scaled so that the one at distance 0 is 1.
+        are scaled so that the dot product at distance 0 is 1.
 
         Every pair of numbers has the same weight, so the result is the mean of cos(distance * frequency) over all
         pairs.

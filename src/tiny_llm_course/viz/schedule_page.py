@@ -69,7 +69,7 @@ def schedule_page(run: RecordedRun, words: Messages) -> str:
 
 
 def _named(run: RecordedRun) -> list[str]:
-    """Return the ids in all events, because some requests end before any step computes anything for them."""
+    """Return the ids in all events, because some requests end before any step computes anything for these requests."""
     places = [p for step in run.steps for p in (*step.preempted, *step.finished, *step.aborted)] + run.late
     return [place.id for place in places]
 

@@ -16,7 +16,7 @@ from ..ui import CommandError, Messages, phrase
 
 __all__ = ["KINDS", "RecordedRun", "RecordedStep", "RequestEvent", "Span", "Work", "read_run"]
 
-KINDS = ("prefill", "decode", "again")  # kinds of work; "again" recomputes what a preemption lost
+KINDS = ("prefill", "decode", "again")  # kinds of work; "again" recomputes positions that a preemption lost
 _KNOWN = {"steps": phrase("viz_schedule_some")}
 
 
@@ -100,8 +100,8 @@ def read_run(file: Path) -> RecordedRun:
     """Read a recorded run from a file.
 
     Raises:
-        CommandError: the file is not a recorded run, has another version, or has a wrong value. The error gives the
-        value's place.
+        CommandError: the file is not a recorded run, has another version, or has a wrong value. The error says where
+        the value is.
     """
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
@@ -123,7 +123,7 @@ def read_run(file: Path) -> RecordedRun:
 
 
 def _wrong(run: RunFile) -> Iterator[WrongValue]:
-    """Yield values that contradict each other."""
+    """Yield each value that contradicts another value of the run."""
     before = 0.0
     for number, step in enumerate(run.steps):
         where, before, last = f"steps[{number}]", step.time, before

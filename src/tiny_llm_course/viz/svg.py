@@ -19,7 +19,7 @@ def text_width(text: str, size: float) -> float:
 
 
 class Sheet:
-    """A drawing to which shapes and texts are added, later ones on top."""
+    """A drawing to which shapes and texts are added. Later shapes and texts are drawn on top of earlier ones."""
 
     def __init__(self) -> None:
         self._shapes: list[str] = []

@@ -56,10 +56,10 @@ class TraceStep:
     shape: tuple[int, ...]
     parameters: int = 0
     flops: int = 0  # a multiplication and an addition count as two
-    growth: str = ""  # how the number of operations grows if H_q * D grows in proportion to E; "" without operations
+    growth: str = ""  # the complexity, if H_q * D grows in proportion to E; "" for a step without operations
 
     def costs(self, dtype: str) -> tuple[int, int, int]:
-        """Return the numbers of parameters, of operations, and of bytes in the result."""
+        """Return how many parameters the step has, how many operations it needs, and how many bytes its result has."""
         return self.parameters, self.flops, math.prod(self.shape) * BYTES[dtype]
 
 
