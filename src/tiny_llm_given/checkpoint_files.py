@@ -22,7 +22,7 @@ def read_json(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: expected at most {_MOST_BYTES:,} bytes, got {size:,}")
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # both bad JSON and bad UTF-8
+    except ValueError as error:  # bad JSON or bad UTF-8
         raise ValueError(f"{path} is not JSON: {error}") from error
     except RecursionError:
         raise ValueError(f"{path} is nested too deeply to be read") from None

@@ -23,7 +23,7 @@ __all__ = ["compiled", "main"]
 
 
 class _Generation(Extension):
-    """The tag `{% generation %}`, which marks the text that a model is trained to write, and does not change it."""
+    """The tag `{% generation %}`, which marks text that a model is trained to write, and leaves this text unchanged."""
 
     tags = {"generation"}  # noqa: RUF012 (as Jinja declares it)
 
@@ -46,7 +46,7 @@ def compiled(source: str) -> Template:
 def _to_json(
     value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
 ) -> str:
-    """Return a value as JSON, without escaping <, > and & for HTML as Jinja's own filter does."""
+    """Return a value as JSON. Unlike Jinja's own filter, do not escape <, > and & for HTML."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 

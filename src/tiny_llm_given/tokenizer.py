@@ -41,7 +41,7 @@ def load_tokenizer(path: Path, vocab_size: int) -> Any:
 
 def _check_files(path: Path) -> None:
     """Check that a tokenizer's files are not too large. A tokenizer searches for all added tokens at once; preparing
-    this search takes a second per million characters."""
+    this search takes a second per million characters of added tokens."""
     file = path / "tokenizer.json"
     added = read_json(file).get("added_tokens") or []
     if not isinstance(added, list) or len(added) > _MOST_ADDED:

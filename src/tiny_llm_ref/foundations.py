@@ -26,7 +26,7 @@ _SHADES = " ░▒▓█"
 def softmax(x: mx.array, axis: int = -1) -> mx.array:
     """Divide exp(x) by its sum along one axis, for numbers of any size.
 
-    Shapes: x: any -> the same. The dtype is kept.
+    Shapes: x: any shape -> the same shape. The dtype is kept.
     x: -inf becomes 0. A row that contains only -inf has no softmax and becomes NaN. Large numbers, such as 1000, do not
     overflow.
 
@@ -78,7 +78,7 @@ def attention_heatmap(
     queries, keys: names of the lines and of the columns; by default, the indices of the queries and keys.
 
     Raises:
-        ValueError: weights is not a matrix, or there are not as many names as lines or columns.
+        ValueError: weights is not a matrix, or the number of names is not the number of lines or columns.
     """
     _check_names(weights, queries, keys)
     L, S = weights.shape
@@ -161,7 +161,7 @@ def multi_head_attention(
 def padding_mask(lengths: Sequence[int], S: int) -> mx.array:
     """Mark the keys that are words, in sentences that are padded at their ends: 1 for a word, 0 for the padding.
 
-    Shapes: lengths: B numbers from 0 to S -> B x 1 x 1 x S, float32: the same for each head and each query.
+    Shapes: lengths: B numbers from 0 to S -> B x 1 x 1 x S, float32: the same mask for each head and each query.
 
     Task: w0d2.4
     """
@@ -183,7 +183,7 @@ def look_ahead_mask(L: int) -> mx.array:
 def additive_mask(keep: mx.array, hidden: float = -math.inf, dtype: mx.Dtype = mx.float32) -> mx.array:
     """Turn a mask of 1 and 0 into a mask to add to scores: 0 where `keep` is 1, and `hidden` where `keep` is 0.
 
-    Shapes: keep: any -> the same. The result has the dtype `dtype`.
+    Shapes: keep: any shape -> the same shape. The result has the dtype `dtype`.
     hidden: -inf, or a large negative number such as -1e9. With -1e9, a query that sees no key at all gets an average
     of values instead of NaN. In float16, -1e9 overflows to -inf.
 
@@ -196,7 +196,7 @@ def dropout(x: mx.array, rate: float, training: bool = False) -> mx.array:
     """In training, set each number to 0 with probability `rate`, and divide the other numbers by 1 - rate.
 
     At inference, return x unchanged.
-    Shapes: x: any -> the same. The dtype is kept.
+    Shapes: x: any shape -> the same shape. The dtype is kept.
     rate: a probability, from 0 to less than 1. Each number is set to 0 or kept independently of all other numbers.
     Source: Srivastava et al. 2014, "Dropout", JMLR 15. The paper scales at inference, frameworks scale in training.
 

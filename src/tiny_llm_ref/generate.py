@@ -147,8 +147,8 @@ def generate_ahead(
 class StreamingDetokenizer:
     """A detokenizer, which turns tokens into text as the tokens come.
 
-    A character may be spread over several tokens (Japanese, emoji). Until its last byte has come, the decoded text ends
-    with the replacement character U+FFFD. This end is held back, so that no broken character is shown.
+    A character may be spread over several tokens (Japanese, emoji). Until the character's last byte has come, the
+    decoded text ends with U+FFFD, the replacement character. Hold this end back: show no broken characters.
     The results of `add` and `finish`, joined, are the text of all tokens decoded at once, without special tokens.
     The cost of `add` must not grow with the length of the text returned so far.
     Decoding may drop a space at the beginning, so a token that is decoded alone can lose its space. A new byte may also
@@ -177,7 +177,7 @@ class StreamingDetokenizer:
         return new
 
     def finish(self) -> str:
-        """Return the text that was held back, including broken characters. Call this after the last token."""
+        """Return the text that was held back, including broken characters. Call this method after the last token."""
         return self._decode()[self._shown :]
 
     def _decode(self) -> str:

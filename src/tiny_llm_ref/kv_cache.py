@@ -77,7 +77,7 @@ class KVCacheLayer:
         and values of all offset + L positions.
 
         If there are no arrays yet, or the new positions do not fit, `keys` and `values` become new arrays that begin
-        with the stored positions. Their capacity is offset + L, rounded up to a multiple of `step`. Otherwise the
+        with the stored positions. The new capacity is offset + L, rounded up to a multiple of `step`. Otherwise the
         arrays stay, and only the L new positions are written. `offset` does not change.
         Shapes: key and value: B x H_kv x L x D -> keys and values: B x H_kv x (offset + L) x D. The dtype is kept.
 

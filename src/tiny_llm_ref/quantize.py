@@ -14,8 +14,8 @@ __all__ = ["QuantizedEmbedding", "QuantizedLinear", "dequantize", "quantize", "q
 def quantize(weight: mx.array, group_size: int = 64, bits: int = 4) -> tuple[mx.array, mx.array, mx.array]:
     """Quantise a matrix to packed levels of a few bits, with scales and biases: number ~ scale * level + bias.
 
-    Each run of group_size numbers in a row is a group, with a scale and a bias of its own. For a group whose smallest
-    number is low and whose largest number is high, compute in float32:
+    Each run of group_size numbers within a row is a group, with a scale and a bias of its own. For a group whose
+    smallest number is low and whose largest number is high, compute in float32:
         step = (high - low) / (2^bits - 1), at least 1e-7
         edge = low if |low| > |high|; else high, and then step = -step: levels count from the edge inwards
         zero = edge / step, rounded: apart from its sign, the number of steps between the edge and 0

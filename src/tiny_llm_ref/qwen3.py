@@ -33,8 +33,8 @@ class Qwen3Attention(Qwen2Attention):
         self.q_norm, self.k_norm = q_norm, k_norm
 
     def project(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
-        """Return queries, keys and values like Qwen2's `project`, with each head's query and key normalised. RoPE is
-        applied later.
+        """Return queries, keys and values as Qwen2's `project` does, but with each head's query and key normalised.
+        RoPE is applied later.
 
         Shapes: x: B x L x E -> queries: B x L x H_q x D, keys and values: B x L x H_kv x D.
 

@@ -42,7 +42,7 @@ def attention_online(
     Source: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax", arXiv:1805.02867.
 
     Raises:
-        ValueError: shapes or dtypes do not match, there are queries and no keys, or the mask is a string other than
+        ValueError: shapes or dtypes do not match, there are queries but no keys, or the mask is a string other than
             "causal". `_check_inputs` (given) raises this error.
 
     Task: w2d7.1

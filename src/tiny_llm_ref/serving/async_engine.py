@@ -252,7 +252,7 @@ class AsyncEngine:
 
         Raises:
             EngineStoppedError: the engine is stopping (`is_stopping`).
-            QueueFullError: there would be more than max_requests requests at the same time.
+            QueueFullError: with these requests, more than max_requests requests would run or wait.
 
         Task: w3d7.2
         """
@@ -299,7 +299,7 @@ class AsyncEngine:
 
 
 def _join(thread: threading.Thread) -> None:
-    """Wait until a thread has ended, not only for Python, but also for the operating system.
+    """Wait until a thread has ended, both in Python and in the operating system.
 
     Each thread has MLX random keys of its own, which the Python interpreter frees when the thread ends. Up to Python
     3.12, `join` returns before the keys are freed, and a process that exits at that moment is aborted.

@@ -12,7 +12,7 @@ __all__ = ["Batch", "Chunk"]
 class Chunk:
     """Consecutive tokens of one request, at positions start to end (exclusive), and the data to compute these tokens.
 
-    num_logits: how many of the chunk's last rows need logits: none if tokens of the request are still pending after the
+    num_logits: how many of the chunk's last rows need logits: 0 if tokens of the request are still pending after the
     chunk, otherwise 1 plus the number of guesses (day 6).
     pages: the request's pages, with room for all positions before `end`.
     """

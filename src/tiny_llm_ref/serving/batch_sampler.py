@@ -67,9 +67,9 @@ def sample_rows(logits: Logits, settings: Settings, chances: NDArray[np.float64]
     """Draw one token for each row, with the same probabilities as a sampler that `make_sampler` makes from the row's
     settings.
 
-    Sort a row's logits, the largest first, and equal logits by token id, the smallest first. Each filter keeps a prefix
-    of this list. Top-k keeps top_k tokens (`apply_top_k` keeps more if several logits equal the smallest kept logit).
-    Top-p scales the probabilities of these tokens so that they sum to 1, and keeps the shortest prefix whose
+    Sort a row's logits, the largest first, and equal logits by token id, the smallest first. Each filter keeps a
+    beginning of this list. Top-k keeps top_k tokens (`apply_top_k` keeps more if several logits equal the smallest kept
+    logit). Top-p scales the probabilities of these tokens so that they sum to 1, and keeps the shortest beginning whose
     probabilities sum to top_p or more. Min-p keeps the tokens at least min_p times as likely as the first token.
     Go through the kept tokens in the order of the vocabulary, and add up their probabilities, scaled so that the
     probabilities of all kept tokens sum to 1. The drawn token is the first token at which the sum exceeds the row's

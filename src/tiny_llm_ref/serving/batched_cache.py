@@ -24,7 +24,7 @@ class Span:
 
     @classmethod
     def of(cls, chunks: Sequence[Chunk]) -> list["Span"]:
-        """Return the span of each chunk. Each span begins at the row where the previous one ends."""
+        """Return the span of each chunk. Each span begins at the row where the previous span ends."""
         ends = accumulate(len(chunk.tokens) for chunk in chunks)
         return [cls(end - len(chunk.tokens), end, chunk.end) for end, chunk in zip(ends, chunks, strict=True)]
 

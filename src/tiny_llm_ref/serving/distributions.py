@@ -41,7 +41,7 @@ def probabilities(params: SamplingParams, logits: mx.array, tokens: Sequence[Seq
     """Return the probabilities with which a sampler with these parameters draws each token. At temperature 0, the
     likeliest token has probability 1.
 
-    tokens: for each row, all tokens so far.
+    tokens: for each row, all tokens of its request so far.
     Shapes: logits: N x V -> N x V.
 
     Raises:

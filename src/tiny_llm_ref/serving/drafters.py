@@ -77,7 +77,7 @@ class _Copy:
 class ModelDrafter:
     """A drafter that guesses with a smaller model, which has the same vocabulary and a cache of its own.
 
-    copies: the parts of requests that the cache holds, keyed by request. A request that found no room has no entry.
+    copies: the parts of requests that the cache holds, keyed by request. A request without room there has no entry.
     """
 
     def __init__(self, model: CausalLM, cache: RequestCache):

@@ -73,7 +73,7 @@ class Engine:
         """Add a request, which the next steps serve.
 
         Raises:
-            ValueError: a request with the same id is being served; this request was served earlier; its prompt has a
+            ValueError: a request with the same id is being served; this request was served earlier; the prompt has a
                 token id outside the vocabulary, or leaves no room for output in the model's context or in the cache.
         """
         self._check_new(request)
@@ -155,7 +155,7 @@ class Engine:
         return touched
 
     def leave(self, request: Request) -> None:
-        """Remove a request from the decoding, and from the scheduler, which frees the request's room in the cache."""
+        """Remove a request from `decoding`, and from the scheduler, which frees the request's room in the cache."""
         self.scheduler.remove(request)
         self.decoding.forget(request)
 

@@ -43,10 +43,10 @@ def biased(logits: Logits, requests: Sequence[Request]) -> Logits:
 
 
 def note_logprobs(logits: Logits, requests: Sequence[Request], tokens: Sequence[int | None]) -> None:
-    """For each request that asks for log-probabilities, append those of its next token to `request.logprobs`.
+    """For each request that asks for log-probabilities, append its next token's `Logprobs` to `request.logprobs`.
 
     logits: the model's own logits, before any change. tokens: the next token of each request; None if a request has no
-    next token, in which case nothing is appended for this request.
+    next token, so nothing is appended to its `logprobs`.
     Shapes: logits: N x V, for N requests and N tokens.
     """
     for row, request, token in zip(logits, requests, tokens, strict=True):

@@ -25,8 +25,8 @@ _MOST_ENDED = 8  # requests that `Metrics.ended` remembers
 
 @dataclass(frozen=True)
 class Ended:
-    """A finished request. prompt, output: how many tokens each has. first: seconds from arrival to the first token;
-    None without a first token. rate: tokens per second after the first token; None without a second token."""
+    """A finished request. prompt, output: their token counts. first: seconds from arrival to the first token; None
+    without a first token. rate: tokens per second after the first token; None without a second token."""
 
     id: str
     prompt: int

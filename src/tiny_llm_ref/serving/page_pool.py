@@ -79,8 +79,8 @@ class PagePool:
                 self._free.append(page)
 
     def check_integrity(self, held: Mapping[int, int]) -> None:
-        """Raise AssertionError unless exactly the pages in `held` are held, each by held[page] holders, and each other
-        page is listed as free once."""
+        """Raise AssertionError unless exactly the pages in `held` have holders, held[page] each, and the list of free
+        pages contains each other page once."""
         found = {page: count for page, count in enumerate(self._holders) if count}
         assert found == held, f"holders of pages: counted {found}, there are {dict(held)}"
         free = sorted(self._free)

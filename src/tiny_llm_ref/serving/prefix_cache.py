@@ -47,8 +47,8 @@ class PrefixCache(Prefixes):
         return True
 
     def keep(self, stored: Stored) -> None:
-        """Insert a request's pages that are full of computed tokens into the tree, unless the tree knows them. Replace
-        the request's pages with the pages that `insert` returns.
+        """Insert a request's pages that are full of computed tokens into the tree, unless the tree knows these pages.
+        Replace the request's pages with the pages that `insert` returns.
 
         The last full page shows whether the tree knows all full pages: if the request is the only holder of that page,
         the tree does not know the page.

@@ -11,7 +11,7 @@ __all__ = ["Node", "PrefixTree", "common"]
 
 
 class Node:
-    """A page full of tokens, after the tokens of the node's ancestors. The root has no tokens and no page.
+    """A page full of tokens, which follow the ancestors' tokens. The root has no tokens and no page.
 
     tokens: exactly the tokens whose keys and values are in the page. children: the nodes that follow this one, keyed by
     their tokens. last_used: the time of the node's last use, as a number that grows with every use of a node.
@@ -48,7 +48,7 @@ class PrefixTree:
         self._by_use: dict[int, Node] = {}  # keyed by page, the least recently used first
 
     def touch(self, node: Node) -> None:
-        """Record that a node is used now, so it is the most recently used node."""
+        """Record that a node is used now, which makes it the most recently used node."""
         self._time += 1
         node.last_used = self._time
         self._by_use.pop(node.page, None)
@@ -82,7 +82,7 @@ class PrefixTree:
 
     def insert(self, tokens: Sequence[int], pages: Sequence[int]) -> list[int]:
         """Remember the whole pages of a text. Return the pages that the holder of `pages` has to use from now on, as
-        many as `pages` contains.
+        many pages as before.
 
         tokens: the text from its beginning; the tokens after the last whole page are ignored. pages: the holder's
         pages, in order, at least one for each whole page; the pages after the last whole page are returned as they are.

@@ -1,6 +1,6 @@
 """The parameters of OpenAI's API that this server supports. Given.
 
-`parsing.py` refuses every parameter that is not listed here, and names it, so that no parameter is silently ignored.
+`parsing.py` refuses every other parameter by name, so that the server never silently ignores a parameter.
 Source: "OpenAI API reference", completions and chat completions, platform.openai.com/docs/api-reference.
 """
 
@@ -58,7 +58,7 @@ def _is_prompt(value: Any) -> bool:
 
 _Several: TypeAlias = Annotated[list[_Prompt], Field(min_length=1, max_length=MOST_ITEMS)]
 _Prompts: TypeAlias = Annotated[
-    list[Any],  # `_prompts` looks at each token once
+    list[Any],  # `_prompts` checks each token, so pydantic does not have to
     BeforeValidator(_prompts, json_schema_input_type=_Prompt | _Several),
 ]
 _Bias: TypeAlias = Annotated[float, Field(ge=-100, le=100)]

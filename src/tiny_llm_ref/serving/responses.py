@@ -17,7 +17,7 @@ _Json = dict[str, Any]
 
 
 def joined(updates: Sequence[Update]) -> Update:
-    """Join all updates of a choice into one."""
+    """Join all updates of a choice into one update."""
     thinking = [each.thinking for each in updates if each.thinking is not None]
     logprobs = [each.logprobs for each in updates if each.logprobs is not None]
     return Update(
@@ -34,7 +34,7 @@ class Writer:
     """A writer of the answer to a call, whole or in chunks. All chunks have the same id, time (`created`, in seconds
     since 1970) and model name. The pydantic models in `answers.py` check the result."""
 
-    whole: tuple[type[Sent], str]  # the model of the whole answer, and its name in OpenAI's API
+    whole: tuple[type[Sent], str]  # the pydantic model of a whole answer, and the answer's name in OpenAI's API
     part: tuple[type[Sent], str]
 
     def __init__(self, id: str, created: int, model: str, tokenizer: Any):
@@ -63,11 +63,11 @@ class Writer:
         return kind.model_validate(found if counts is None else {**found, "usage": _usage(counts)})
 
     def _choice(self, index: int, update: Update) -> _Json:
-        """Return a whole choice as the API writes it."""
+        """Return a whole choice in the form of OpenAI's API."""
         raise NotImplementedError
 
     def _delta(self, index: int, update: Update) -> _Json:
-        """Return an update of a choice as the API writes it."""
+        """Return an update of a choice in the form of OpenAI's API."""
         raise NotImplementedError
 
     def _text(self, token: int) -> str:
@@ -131,8 +131,8 @@ class ChatWriter(Writer):
 
 
 def _reasoning(thinking: str | None) -> _Json:
-    """Return the thinking under the two names that servers and clients use: DeepSeek's, and vLLM's newer one. OpenAI's
-    API has no field for thinking."""
+    """Return the thinking under the two names that servers and clients use: DeepSeek's name, and vLLM's newer name.
+    OpenAI's API has no field for thinking."""
     return {} if thinking is None else {"reasoning_content": thinking, "reasoning": thinking}
 
 

@@ -16,9 +16,9 @@ class SamplingParams:
     checks these values.
     stop: strings; the text ends before the first of them that occurs. stop_token_ids: tokens that end the output, like
     the model's own end tokens. ignore_eos: whether the model's own end tokens are ignored.
-    logit_bias: pairs of a token and a number that is added to its logit. presence_penalty: a number that is subtracted
-        from the logit of each token in the output. frequency_penalty: a number that is subtracted from the logit of a
-        token once for each occurrence of the token in the output.
+    logit_bias: pairs of a token and a number that is added to the token's logit. presence_penalty: a number that is
+        subtracted from the logit of each token in the output. frequency_penalty: a number that is subtracted from the
+        logit of a token once for each occurrence of the token in the output.
     num_logprobs: how many of the likeliest tokens are reported for each position, in addition to the chosen token. None
         means that no token is reported.
 

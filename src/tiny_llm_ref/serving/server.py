@@ -160,7 +160,7 @@ class Server:
     async def read(self, kind: Any, request: HttpRequest) -> Any:
         """Read and check the body of a client's request."""
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise ApiError(415, "Content-Type: expected application/json")  # web pages may send other types unasked
+            raise ApiError(415, "Content-Type: expected application/json")  # CORS lets any web page send other types
         body, most = bytearray(), self.limits.max_body
         async for part in request.stream():
             body += part
