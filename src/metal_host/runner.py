@@ -89,7 +89,7 @@ def run_program(
 ) -> Outcome:
     """Run a kernel for a whole grid.
 
-    command: the compiled program. If it is for another machine, an emulator such as qemu comes first.
+    command: the compiled program. If the program is for another machine, an emulator such as qemu comes first.
     """
     offsets, size = _places(buffers)
     with tempfile.TemporaryFile(prefix="metal_host-") as file:

@@ -13,7 +13,8 @@ _AFTER_PARAMETERS = {"const", "thread", "device", "constant", "threadgroup", "no
 
 
 def scopes(tokens: Sequence[Token], outermost: str) -> list[str]:
-    """For each token, return the kind of the innermost braces around it; the braces of a namespace do not count.
+    """Return, for each token, the kind of the innermost braces around the token. The braces of a namespace do not
+    count.
 
     outermost: the kind for tokens outside of all braces.
     """

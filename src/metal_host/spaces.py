@@ -70,7 +70,7 @@ def _relevant(lines: Sequence[str], texts: Mapping[str, str]) -> _Errors:
 
 
 def _notes(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the notes after an error, which say why no candidate fits."""
+    """Yield the notes after an error. Each note says why a candidate does not fit."""
     for text in lines:
         if " error: " in text:
             return

@@ -1,4 +1,4 @@
-"""The folder of compiled programs, which several processes may use at once.
+"""The folder of compiled programs. Several processes may use the folder at the same time.
 
 METAL_HOST_CACHE names the folder. Without that variable, the folder is `built` in this package, or, if that folder is
 not writable, a folder in the user's cache.

@@ -46,7 +46,7 @@ struct Call {
     Threads threads;
 };
 
-// 16-bit numbers are stored in these types, and computed in float.
+// 16-bit numbers are stored in these types, and converted to float for every operation.
 struct bfloat16 {
     uint16_t bits;
     operator float() const {

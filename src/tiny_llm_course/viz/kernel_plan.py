@@ -18,7 +18,7 @@ from .svg import text_width
 
 __all__ = ["MARGIN", "SMALL", "Column", "Part", "PicturePlan"]
 
-THREADS, SIMDGROUPS, STEPS, ROWS = 18, 3, 14, 10  # the most of each that are drawn
+THREADS, SIMDGROUPS, STEPS, ROWS = 18, 3, 14, 10  # the most threads, simdgroups, steps and rows that are drawn
 SOURCE = 52  # the most characters of a kernel's line that are shown
 MARGIN, SMALL = 16.0, 10.5
 GAP = 34.0  # the width of a column for threads that are left out

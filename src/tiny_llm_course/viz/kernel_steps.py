@@ -65,7 +65,7 @@ def steps_of(call: Call) -> list[KernelStep]:
     Each simdgroup's operations are counted from the last barrier. Operations with the same number are in one step,
     although nothing orders the operations of different simdgroups.
     """
-    accesses: dict[tuple[int, int], dict[int, list[Event]]] = {}  # numbers of earlier barriers and operations -> thread
+    accesses: dict[tuple[int, int], dict[int, list[Event]]] = {}  # keyed by barriers and operations so far, then thread
     waits: dict[tuple[int, int], list[Event]] = {}
     barriers: dict[int, list[Event]] = {}
     here: dict[int, tuple[int, int]] = {}

@@ -144,9 +144,9 @@ class _Layout:
 
     def __init__(self, run: RunFile):
         self._run = run
-        self._lanes: dict[str, tuple[int, int]] = {}  # running request -> its lane, and the step in which it entered
-        self._reached: dict[str, int] = {}  # request -> number of computed positions
-        self._lost: dict[str, int] = {}  # request -> number of positions lost to a preemption
+        self._lanes: dict[str, tuple[int, int]] = {}  # each running request's lane, and its first step in the lane
+        self._reached: dict[str, int] = {}  # the number of computed positions, keyed by request
+        self._lost: dict[str, int] = {}  # the number of positions lost to a preemption, keyed by request
         self._spans: list[Span] = []
         self._most = 0
 

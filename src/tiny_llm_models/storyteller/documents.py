@@ -49,7 +49,7 @@ class Mix:
     the stories.
     scenes: the share of scenes among the stories.
     questions: at most this many questions are asked about the stories of a document.
-    gaps: how rare the questions of a kind are, as in `ask`.
+    gaps: how rare questions are, keyed by kind, as in `ask`.
     """
 
     long: float = 0

@@ -47,7 +47,7 @@ class Notation:
             raise ValueError(f"plot {name!r}: {error}") from error
 
     def steps(self, source: Sequence[Any]) -> Steps:
-        """Parse a sequence of steps. A list in a sequence is a choice, and a list in a choice is a sequence."""
+        """Parse a sequence of steps. A list within a sequence is a choice, and a list within a choice is a sequence."""
         if source[:1] == ["?"]:
             raise ValueError(f"expected '?' only at the start of a choice, but this list is a sequence: {source}")
         return tuple(map(self.step, source))
@@ -113,7 +113,7 @@ class Notation:
         return text
 
     def _until_mark(self, tokens: list[re.Match[str]], place: int) -> tuple[Text, int]:
-        """Return the text up to the '|' or ')' that ends it, and the index of that token."""
+        """Return the text up to the '|' or ')' that ends the text, and the index of that token."""
         parts: list[str | Slot | Choice] = []
         while place < len(tokens) and tokens[place]["mark"] not in ("|", ")"):
             token = tokens[place]

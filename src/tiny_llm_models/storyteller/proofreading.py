@@ -52,7 +52,7 @@ def _is_pronoun(lexicon: Lexicon, sort: str, form: str) -> bool:
 
 
 def _moves(story: Story, line: TextLine, before: World) -> Iterator[str]:
-    """Yield the things that change hands in a line that does not say who had them."""
+    """Yield a problem for each thing that changes hands in a line that does not say who had the thing."""
     people = story.roles("person")
     for what, where in sorted(line.world.facts - before.facts):
         was = before.where(what)

@@ -14,7 +14,7 @@ from .world import World
 
 __all__ = ["KINDS", "ROLES", "Question", "ask", "plot_questions"]
 
-# The roles in the lines of each kind of question in rules.toml. The answer names the entity of the last role.
+# For each kind of question, the roles that its lines in rules.toml name. The answer names the entity of the last role.
 ROLES = {
     "where": ("thing", "spot"),
     "first": ("thing", "spot"),

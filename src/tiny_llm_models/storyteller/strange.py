@@ -18,7 +18,7 @@ _INVENTED = 0.7  # in training, the share of names that are invented
 
 
 def held_out(word: str) -> bool:
-    """Tell whether an invented name or an unknown thing is kept for tests. One in six words is kept."""
+    """Tell whether an invented name or an unknown thing is kept for tests. One in six of these words is kept."""
     return zlib.crc32(word.encode()) % 6 == 0
 
 

@@ -21,8 +21,8 @@ class World:
     facts: frozenset[tuple[str, str]] = frozenset()
 
     def where(self, role: str) -> str:
-        """Return the role of the person who has a thing, or of the thing's place. Return "" if the story has told
-        neither."""
+        """Return the role of the person who has a thing, or of the spot or place where a thing or person is. Return ""
+        if the story has not told this."""
         return next((where for what, where in self.facts if what == role), "")
 
     def contents(self, role: str) -> list[str]:

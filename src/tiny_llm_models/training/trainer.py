@@ -25,7 +25,7 @@ from .recipes import CONTEXT, Recipe, Stage
 
 __all__ = ["Figures", "Part", "Trainer", "joined_logs"]
 
-# A line of the log: step and tokens so far, mean losses since the last line (None if no token counted), tokens per
+# A line of the log: steps and tokens so far, mean losses since the last line (None if no token counted), tokens per
 # second, and the machine.
 Figures: TypeAlias = dict[str, Any]
 

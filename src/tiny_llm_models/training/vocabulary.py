@@ -17,7 +17,8 @@ _PROBES = 1000  # stories that are searched for words of the lexicon inside othe
 _SHORT = 3  # characters; only words of at most this length can be inside other words
 _HIRAGANA = re.compile("[ぁ-ゖ]")
 _ONE_SCRIPT = re.compile("[一-鿿々]+|[ァ-ヺー]+")
-# A word has only one script. In Japanese, this separates names and things (kanji, katakana) from particles (hiragana).
+# A word has only one script. In Japanese, this rule separates names and things (kanji, katakana) from particles
+# (hiragana).
 _PATTERN = (
     r"'s(?!\p{{L}})| ?\p{{Latin}}+|{words}|\p{{Han}}+|(?:(?!{words})\p{{Hiragana}})+|[\p{{Katakana}}ー]+"
     r"| ?\p{{L}}+| ?\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+|\n+|\s+"

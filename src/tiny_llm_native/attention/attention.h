@@ -14,7 +14,7 @@ namespace tiny_llm {
 
 constexpr int64_t QUERIES = 64, KEYS = 64;  // per block
 constexpr int64_t PART = 256;               // keys per part, where threads share the keys
-constexpr int64_t PIECE = 16, AHEAD = 32;   // keys that are scored in one go; rows that are on their way from memory
+constexpr int64_t PIECE = 16, AHEAD = 32;   // how many keys are scored at a time; how many rows ahead are prefetched
 
 struct AttentionArguments {
     In<float> query, key, value;  // heads of L x D, S x D, S x D

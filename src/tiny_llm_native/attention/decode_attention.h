@@ -41,7 +41,7 @@ void fetch(const T* rows, int64_t step, int64_t n) {
         for (int64_t i = 0; i < n; i += 64 / sizeof(T)) __builtin_prefetch(rows + j * step + i);
 }
 
-// to[r * PART + j] = row r of a times row j of b, for COUNT rows of b: 4 or 1
+// to[r * PART + j] = row r of a times row j of b, for COUNT rows of b, where COUNT is 4 or 1
 template <int ROWS, int COUNT, typename T>
 void dots(const float* a, const T* b, int64_t step, int64_t n, float* to) {
     floats sums[ROWS][COUNT] = {};

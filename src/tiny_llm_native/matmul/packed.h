@@ -118,7 +118,8 @@ void multiply_dense(const PreparedRows& x, const Panels& weight, const Threads& 
     });
 }
 
-// Multiplies, and calls use(m, row, sixteen) with 16 results: row m of x with the weight's rows from `row` onwards.
+// Multiplies, and calls use(m, row, sixteen) with 16 results: the products of row m of x with 16 rows of the weight,
+// from `row` onwards.
 template <typename Use>
 void multiply(const PreparedRows& x, const Panels& weight, const Threads& threads, Use use) {
     with_arithmetic(x.count, [&]<typename A>() {

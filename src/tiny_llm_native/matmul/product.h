@@ -15,7 +15,7 @@ struct ProductArguments {
 
 struct Product : ProductArguments {
     int per_word = 32 / bits;                                   // elements in a word
-    int64_t M = x.shape[0], N = packed.shape[0], K = x.last();  // rows of x, rows of W, numbers in each
+    int64_t M = x.shape[0], N = packed.shape[0], K = x.last();  // rows of x, rows of W, numbers per row
     int64_t words = packed.last(), groups = scales.last();      // in a row of W
 };
 
