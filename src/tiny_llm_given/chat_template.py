@@ -1,7 +1,7 @@
 """A checkpoint's chat template, filled in by a process of its own. Given.
 
-A chat template is a program that comes with a checkpoint, and may run forever or use all memory. So the template's
-process has limits: at a limit, the process ends, and the server goes on.
+A chat template is a program that comes with a checkpoint, and may run forever or use all memory. So the process has
+limits: at a limit, the process ends, and the server goes on.
 """
 
 import json
@@ -26,8 +26,8 @@ class ChatTemplate:
     """A tokenizer whose `apply_chat_template` runs in another process, with limits. All other attributes are those of
     the tokenizer itself.
 
-    Only one thread may use this object at a time. The process starts with the first conversation, and again after a
-    conversation that ended the process. seconds: the processor time that a conversation may take.
+    Only one thread may use this object at a time. The first conversation starts the process. After a conversation that
+    ended the process, the next one starts it again. seconds: the processor time that a conversation may take.
     """
 
     def __init__(self, tokenizer: Any, seconds: float = _SECONDS):

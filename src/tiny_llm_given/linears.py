@@ -7,7 +7,7 @@ __all__ = ["named_linears"]
 
 
 def named_linears(model: Any) -> Iterator[tuple[str, Any, str]]:
-    """For each linear layer of a model, yield its name in a checkpoint, its owner, and the owner's attribute name.
+    """Yield each linear layer's name in a checkpoint, the layer's owner, and the name of the owner's attribute.
 
     An example is `("model.layers.0.mlp.up_proj", mlp, "up_proj")`. The output layer comes last, if the model has one.
     """

@@ -14,7 +14,7 @@ Attention: TypeAlias = Callable[[mx.array, mx.array, mx.array, "float | None", "
 
 
 class LayerCache(Protocol):
-    """The part of a cache that one attention layer sees."""
+    """The part of a cache that one attention layer uses."""
 
     @property
     def offset(self) -> int | mx.array:
@@ -28,14 +28,14 @@ class LayerCache(Protocol):
 
 
 class Cache(Protocol):
-    """A cache as a model sees it."""
+    """The interface of a cache that a model uses."""
 
     @property
     def layers(self) -> Sequence[LayerCache]:
         """Return one `LayerCache` for each layer of the model."""
 
     def advance(self, length: int) -> None:
-        """Count `length` more positions as stored. The model calls this once per pass, after the last layer."""
+        """Count `length` more positions as stored. The model calls this method once per pass, after the last layer."""
 
 
 class NoCache:

@@ -20,7 +20,7 @@ def quantize(weight: mx.array, group_size: int = 64, bits: int = 4) -> tuple[mx.
         edge = low if |low| > |high|; else high, and then step = -step: levels count from the edge inwards
         zero = edge / step, rounded: apart from its sign, the number of steps between the edge and 0
         scale, bias = edge / zero, edge; if zero is 0, scale, bias = step, 0
-        level = (number - bias) / scale, rounded, and clipped to 0 to 2^bits - 1
+        level = (number - bias) / scale, rounded, and clipped to the range from 0 to 2^bits - 1
     Halves are rounded to even. 32 / bits levels are packed into a uint32, the first into the lowest bits. Scales and
     biases are rounded to the dtype of the weight only at the end.
     Shapes: weight: N.. x I -> packed: N.. x (I * bits / 32), uint32; scales and biases: N.. x (I / group_size).

@@ -111,7 +111,7 @@ class CausalLM:
     def hidden(self, tokens: mx.array, cache: Cache) -> mx.array:
         """Return the vector of each token after all blocks and the last norm.
 
-        Pass cache.layers[i] to layer i, and call cache.advance(L) once, after all layers.
+        Pass `cache.layers[i]` to layer i, and call `cache.advance(L)` once, after all layers.
 
         Shapes: tokens: B x L, integers -> B x L x E. The result has the embedding's dtype.
 

@@ -8,7 +8,7 @@ __all__ = ["Thinking", "Thoughts"]
 
 
 class Thinking:
-    """The way in which a checkpoint thinks, as its chat template shows.
+    """The way in which a checkpoint thinks, according to its chat template.
 
     can_choose: whether the template has a switch for thinking, Qwen3's `enable_thinking`. always: whether the template
     has no such switch and begins each answer with `<think>`, as in QwQ and Qwen3-Thinking-2507.

@@ -52,7 +52,7 @@ def _is_off(value: bool) -> bool:
 Off: TypeAlias = Annotated[bool, AfterValidator(_is_off), WithJsonSchema({"type": "boolean", "const": False})]
 Text: TypeAlias = Annotated[str, AfterValidator(encodable)]
 MOST_ITEMS = 2048  # messages, parts of a message, prompts
-MOST_NAMES = 1024  # in an object, such as the tokens of logit_bias
+MOST_NAMES = 1024  # names in an object, such as the tokens of logit_bias
 _EMPTY_ASKS = {"web_search_options"}  # {} asks for a search with OpenAI's own settings
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 

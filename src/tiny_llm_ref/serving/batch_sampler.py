@@ -93,7 +93,7 @@ def sample_rows(logits: Logits, settings: Settings, chances: NDArray[np.float64]
 
 
 def _weights(logits: Logits, top: Logits, temperature: NDArray[np.float32] | np.float32) -> Logits:
-    """Return each row's probabilities, all multiplied by the same factor. top: the largest logit of each row."""
+    """Return each row's probabilities, multiplied by one factor per row. top: the largest logit of each row."""
     with np.errstate(over="ignore"):  # the difference of two logits may overflow in float32
         weights: Logits = np.exp((logits - top) / temperature)
     return weights

@@ -51,7 +51,7 @@ class _Progress:
 
 
 class Metrics:
-    """An observer that counts what an engine does. All methods but `text` run in the engine's thread.
+    """An observer that counts requests, tokens and pages. All methods but `text` run in the engine's thread.
 
     ended: the last few finished requests, the latest first.
     """

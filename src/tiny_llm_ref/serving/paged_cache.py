@@ -125,7 +125,7 @@ class KernelPagedKVCacheLayer(PagedKVCacheLayer):
 
 
 class Prefixes:
-    """An object that remembers, for later requests, the pages that a step computed. This class remembers nothing."""
+    """An object that remembers, for later requests, the pages that a step filled. This class remembers nothing."""
 
     def open(self, cache: "PagedKVCache", stored: Stored) -> bool:
         """Share the remembered pages of a request's text, and reserve the others, as `RequestCache.open` says."""
@@ -147,8 +147,8 @@ class PagedKVCache:
 
     A page has room for `pool.page_size` positions of one request, in every layer. A request's `pages` are in the order
     of its positions.
-    prefixes: an object that remembers the pages of texts that were computed earlier (day 5). make_layer: a function
-    that makes a layer from a number of pages and a page size (day 4).
+    prefixes: an object that remembers the pages of earlier requests' texts (day 5). make_layer: a function that makes a
+    layer from a number of pages and a page size (day 4).
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A request: a prompt and its parameters, and all the state that serving keeps for it."""
+"""A request: a prompt, its parameters, and all the state that serving keeps for the request."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Status(Enum):
 
 
 class TextStream:
-    """A request's growing text, which has only complete characters, and ends before the first stop string.
+    """A request's growing text, which contains only complete characters, and ends before the first stop string.
 
     text: the part of the text that no later token can change. found: whether a stop string was found.
     """
@@ -59,7 +59,7 @@ class Draft:
 
 
 class Request:
-    """A prompt, the tokens generated for it, and all the state that serving keeps for it.
+    """A prompt, its parameters and output, and all the state that serving keeps for the request.
 
     id: a name that no other request has. prompt, output: token ids; the output never contains an end token (`add`).
     text: an object that turns the output into text; None if no text is needed.

@@ -1,4 +1,4 @@
-"""An OpenAI-compatible server: HTTP on one side, an `AsyncEngine` on the other."""
+"""An OpenAI-compatible server, which connects HTTP clients with an `AsyncEngine`."""
 
 import secrets
 import time
@@ -98,7 +98,7 @@ class Server:
         return Starlette(routes=routes, middleware=list(self._middleware()), exception_handlers=HANDLERS)
 
     def _middleware(self) -> Iterator[Middleware]:
-        """Yield the layers through which a request passes on its way to the routes."""
+        """Yield the middleware through which a request passes on its way to the routes."""
         if self.limits.names is not None:
             yield Middleware(LocalHosts, names=self.limits.names)
         if origins := list(self.limits.origins):
