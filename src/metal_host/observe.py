@@ -1,4 +1,4 @@
-"""Observation of running kernels: counts of the bytes and accesses with which a kernel reads and writes, or every
+"""Observation of running kernels: how many bytes and accesses each buffer and variable has, or a record of every
 access."""
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +37,8 @@ class Traffic:
     reads, writes: accesses of single threads. wide: how many of these accesses move 16 bytes or more.
     together: accesses of simdgroups. The n-th accesses of a simdgroup's lanes at one place of the code count as one
     access.
-    lines: how many lines of 64 bytes the simdgroups' accesses to a buffer touch: the fewest if accesses are coalesced.
+    lines: how many lines of 64 bytes the simdgroups' accesses to a buffer touch. Coalesced accesses touch the fewest
+    lines.
     cycles: how many cycles the simdgroups' accesses to a threadgroup variable take, in a memory of 32 banks that each
         deliver one word of 4 bytes per cycle.
     conflicts: how many of these cycles would be saved if every access were spread evenly over the banks.

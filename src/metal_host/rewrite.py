@@ -68,8 +68,8 @@ def on_cpu(tokens: Sequence[Token], i: int) -> str:
 
 
 def _directive(tokens: Sequence[Token], i: int) -> tuple[str, int]:
-    """Return the new text of a preprocessor directive, and the index after the directive, or 0 if the directive stays
-    as it is."""
+    """Return the new text of a preprocessor directive, and the index after the directive. The index is 0 if the
+    directive stays as it is."""
     line = ""
     while i < len(tokens) and "\n" not in tokens[i].text:
         line += tokens[i].text
@@ -88,7 +88,7 @@ def _attribute(tokens: Sequence[Token]) -> str:
 
 
 def _implies_const(tokens: Sequence[Token], i: int) -> bool:
-    """Tell whether `constant` at i is the only word that makes the target of a pointer or a reference const."""
+    """Tell whether `constant`, token i, is the only word that makes the target of a pointer or a reference const."""
     if "const" in [token.text for token in tokens[max(0, i - 2) : i]]:
         return False
     j = after_space(tokens, i + 1)

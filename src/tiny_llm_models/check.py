@@ -23,7 +23,8 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 
 
 def language_of(story: str) -> str:
-    """Return the language of a story, "english" or "japanese", according to the script of most of its letters."""
+    """Return the language of a story, "english" or "japanese", according to the script of most of the story's
+    letters."""
     return "japanese" if len(_JAPANESE.findall(story)) > len(_LATIN.findall(story)) else "english"
 
 

@@ -1,6 +1,7 @@
 """The code that runs kernels: the compiler, the MLX extension, headers, and kernels that belong to no task.
 
-Both course packages import this code, so they share one MLX extension, built once. Import from the modules.
+Both course packages import this code, so they share one MLX extension, which is built once. Import names from the
+package's modules.
 """
 
 __all__: list[str] = []

@@ -157,8 +157,8 @@ def load(source: Path, name: str, flags: tuple[str, ...] = (), built: Path | Non
 
 
 def _arguments(address: int) -> Arguments | None:
-    """Return the arguments that a kernel takes, as its library describes them. None means that calls are not
-    checked."""
+    """Return the arguments that a kernel takes, as the kernel's library describes them. Return None if the library has
+    no description; calls are then not checked."""
     describe = ctypes.CFUNCTYPE(ctypes.c_char_p)(address)
     description: bytes = describe()
     return Arguments.parse(description.decode()) if description else None

@@ -1,4 +1,5 @@
-"""Turns a section of a Metal file into an operation on MLX arrays, which runs on a GPU or, without one, in metal_host.
+"""Turns a section of a Metal file into an operation on MLX arrays, which runs on a GPU or, if there is no GPU, in
+metal_host.
 
 A body is a section `KERNEL(name) { ... }` of kernels/NAME.metal. Everything outside the sections is the header. MLX
 writes the function around a body: this function declares inputs, outputs, template arguments, shapes such as `x_shape`,

@@ -35,7 +35,7 @@ class Counters(NamedTuple):
 
 
 class Quiet:
-    """A way to measure figures: a figure is measured again if other programs ran meanwhile.
+    """The measurement of figures, which is repeated if other programs ran meanwhile.
 
     threads: the number of threads that the kernels use. tell: a function that is called with the reason why a figure is
     measured again, and with the number of processors that other programs used. read: a function that returns the

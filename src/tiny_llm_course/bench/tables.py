@@ -28,7 +28,7 @@ class Tables:
         self._stages: list[Row] = []
 
     def show(self, name: str, value: Any) -> None:
-        """Show an event. name: "kernels" or "model", whose value is a row, or "threads", "limits_doubt" or "limits"."""
+        """Show an event. name: "kernels" or "model" (the value is a row), "threads", "limits_doubt" or "limits"."""
         if name in ("threads", "limits_doubt"):
             self._about[name] = value
         elif name == "limits" and not self._has_limits:

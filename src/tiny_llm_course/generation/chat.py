@@ -16,7 +16,7 @@ PROMPT = "> "
 
 
 class Chat:
-    """A conversation of questions and answers, which keeps as many turns as the model's context holds."""
+    """A conversation of questions and answers. The last turns are kept, as many as the model's context holds."""
 
     def __init__(self, session: Session, system: str | None, words: Messages):
         self._session = session
@@ -85,7 +85,7 @@ class Chat:
 
 
 def _read_line() -> str:
-    """Return a line of stdin, with line editing on a terminal. Raises EOFError at the end of the input."""
+    """Return a line of stdin, with line editing on a terminal. Raise an EOFError at the end of the input."""
     if not sys.stdin.isatty():
         return input()
     if sys.stdout.isatty():

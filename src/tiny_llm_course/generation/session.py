@@ -68,7 +68,7 @@ class Settings:
 
     @property
     def is_greedy(self) -> bool:
-        """Tell whether each token is the likeliest one, unless the checkpoint's settings say otherwise."""
+        """Tell whether each token is the likeliest one if the checkpoint has no sampling settings of its own."""
         return _is_greedy(COURSE_SAMPLING | self.given)
 
     @cached_property
@@ -173,7 +173,7 @@ class Session:
         self.dtype = self._engine.dtype
 
     def encode(self, text: str) -> list[int]:
-        """Return the text's tokens. Raises a CommandError if the text has bytes that are not UTF-8."""
+        """Return the text's tokens. Raise a CommandError if the text has bytes that are not UTF-8."""
         _check_text(text)
         return list(self._tokenizer.encode(text))
 
@@ -216,7 +216,7 @@ class Session:
         return reply
 
     def _checked_sampler(self, logits: mx.array, tokens: mx.array) -> mx.array:
-        """Choose the next tokens. Raises a FloatingPointError if the logits are not finite."""
+        """Choose the next tokens. Raise a FloatingPointError if the logits are not finite."""
         self._check_finite(logits)
         return self._sampler(logits, tokens)
 

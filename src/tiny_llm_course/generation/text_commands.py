@@ -150,7 +150,7 @@ def chat(
 
 
 def _fill_in(impl: str) -> Filled:
-    """Fill in a learner's stubs for --fill. Raises a CommandError if the stubs cannot be filled in."""
+    """Fill in a learner's stubs for --fill. Raise a CommandError if the stubs cannot be filled in."""
     if impl != "mine":
         raise CommandError("fill_not_mine", impl=impl)
     return fill_in(Workspace(), Messages())

@@ -78,7 +78,7 @@ def build_set(source: Path, headers: Path, folder: Path) -> tuple[Path, Path]:
     """Build a library in which each local variable starts as 0, and another library in which each local variable starts
     as an unlikely number.
 
-    Raises the same errors as `build_checked`.
+    Raise the same errors as `build_checked`.
     """
     compiler, values = _compiler(headers), ("zero", "pattern")
     libraries = [folder / f"{value}.so" for value in values]

@@ -20,7 +20,7 @@ def check_threads(count: int) -> None:
 
 
 def set_threads(count: int) -> None:
-    """Set the number of threads on which kernels run. Raises a CommandError if no kernels are built."""
+    """Set the number of threads on which kernels run. Raise a CommandError if no kernels are built."""
     try:
         import_module("tiny_llm_native.extension").set_threads(count)
     except RuntimeError as error:

@@ -144,8 +144,8 @@ def _named(story: Story) -> list[str]:
 
 
 def _opening(story: Story) -> str:
-    """Return a story's first sentences, at least _OPENING. The tokenizer, too, splits the text at the opening's end, so
-    the end is not between 。 and 「."""
+    """Return a story's first sentences, at least `_OPENING` of them. The opening ends where the tokenizer splits the
+    text, too, so never between 。 and 「."""
     space, sentences = story.lexicon.space, story.sentences
     cuts = (n for n in range(_OPENING, len(sentences)) if space or sentences[n][0].isalnum())
     return space.join(sentences[: next(cuts, len(sentences))])

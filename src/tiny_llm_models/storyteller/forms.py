@@ -172,7 +172,7 @@ class Forms:
         return found + by_initial.get(first.lower(), []) if capital and first != first.lower() else found
 
     def _entity(self, sort: str, words: dict[str, str]) -> Entity:
-        """Return an entity with these words; the same words give the same object."""
+        """Return an entity with these words. The same words give the same object."""
         return self._entities.setdefault((sort, frozenset(words.items())), Entity(sort, words))
 
 

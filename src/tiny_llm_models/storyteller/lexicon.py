@@ -250,7 +250,7 @@ class Lexicon:
 
 
 def needed(pattern: str) -> Iterator[str]:
-    """Yield the words that an entity must have for a pattern."""
+    """Yield the words that an entity must have for a pattern to be used."""
     return (match[1] for match in WORD.finditer(pattern) if match[1] not in _OPTIONAL)
 
 

@@ -23,7 +23,8 @@ _EFFECT = re.compile(r"\+(?P<mark>\w+)|(?P<what>\w+): (?:(?P<was>\w+) > )?(?P<wh
 class Notation:
     """A parser of lines and plots.
 
-    rules: lines that plots share. phrases: texts that lines share. The keys of both are "name" or "name role role".
+    rules: lines that plots share. phrases: texts that lines share. The keys of both mappings are "name" or "name role
+    role".
     """
 
     def __init__(self, rules: Mapping[str, Any], phrases: Mapping[str, Any]):

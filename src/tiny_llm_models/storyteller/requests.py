@@ -63,7 +63,7 @@ def fulfils(story: Story, wish: Wish) -> bool:
 
 
 def gists(story: Story) -> list[Line]:
-    """Return those of the plot's gists that suit this story. A request for the story may state one of them about the
+    """Return the plot's gists that suit this story. A request for the story may state one of these gists about the
     hero."""
     return [gist for gist in story.plot.gists if story.suits(gist)]
 
@@ -75,7 +75,7 @@ def _any_has(entities: Iterable[Entity], **words: str) -> bool:
 
 
 def _asked(words: Lexicon, random: Random, story: Story, template: Line, wish: Wish) -> Request | None:
-    """Make a request from this template; return None if the story lacks something that the template names."""
+    """Make a request from this template. Return None if the story lacks something that the template names."""
     subject = HERO
     if Slot(GIST) not in template.text:
         subject = _subject(words, random, story)

@@ -1,10 +1,10 @@
 """Initial weights that can already copy: induction heads.
 
-To answer with a name that it never saw in training, a model has to find an earlier occurrence of the current token, and
-copy the token that followed it. Two heads do this together: a head in the first layer attends to the previous token,
-and a head in the second layer attends to positions whose previous token equals the current one (induction heads, Olsson
-et al. 2022, arXiv:2209.11895). Training finds such heads by itself, but not within the few million tokens that a small
-CPU can process in an hour. So this module writes the two heads into the first two layers before training (compare
+To answer with a name that never occurs in training, a model has to find an earlier occurrence of the current token, and
+copy the token after this occurrence. Two heads do this together: a head in the first layer attends to the previous
+token, and a head in the second layer attends to positions whose previous token equals the current one (induction heads,
+Olsson et al. 2022, arXiv:2209.11895). Training finds such heads by itself, but not within the few million tokens that a
+small CPU can process in an hour. So this module writes the two heads into the first two layers before training (compare
 mimetic initialization, Trockman and Kolter 2023, arXiv:2305.09828).
 """
 

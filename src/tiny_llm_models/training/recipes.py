@@ -102,7 +102,7 @@ STAGES = (
 
 
 def scaled(stages: tuple[Stage, ...], share: float) -> tuple[Stage, ...]:
-    """Return the same stages with only this share of their documents, but at least 16 documents in each stage."""
+    """Return these stages with only this share of their documents, but at least 16 documents in each stage."""
     return tuple(replace(stage, documents=max(16, round(share * stage.documents))) for stage in stages)
 
 

@@ -63,7 +63,8 @@ class Speeds:
 
 
 def chosen() -> Choice:
-    """Return the number types that the environment asks for. If it allows several types, measure the speeds, once.
+    """Return the fastest number types that the environment allows. If there are several to choose from, measure the
+    speeds once.
 
     Raises:
         ValueError: the environment names an unknown number type, or one that this processor lacks.
