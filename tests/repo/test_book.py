@@ -22,7 +22,8 @@ from extension.search import split_query  # noqa: E402
 
 import book  # noqa: E402
 from tiny_llm_course.catalogue import entry_of  # noqa: E402
-from tiny_llm_course.tasks.syllabus import TaskId  # noqa: E402
+from tiny_llm_course.learner.next_steps import command_of  # noqa: E402
+from tiny_llm_course.tasks.syllabus import TaskId, select_days  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:'myst_parser")
 
@@ -412,3 +413,15 @@ def test_every_picture_is_drawn_and_shown(tmp_path: Path) -> None:
     chapters = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "book").rglob("*.md"))
     names = {file.name.replace(".ja.svg", ".svg") for file in kept}
     assert [name for name in names if f"images/{name}" not in chapters] == []
+
+
+def test_the_step_after_each_day_is_in_its_chapter():
+    for day in select_days(None, None):
+        chapter = (ROOT / f"book/week_{day.week}/day_{day.number}.md").read_text(encoding="utf-8")
+        outputs = re.findall(r"(?m)^```\{output\} (\w+)", chapter)
+        shown = [(ROOT / f"book/outputs/{name}.txt").read_text(encoding="utf-8").splitlines()[0] for name in outputs]
+        listed = [f"$ {line}" for line in chapter.splitlines() if line.startswith("./course ")]
+        assert any(line.startswith(f"$ {command_of(day)}") for line in [*shown, *listed]), day
+        if "./course python " in command_of(day):  # runs what was written on that day
+            script = ROOT / command_of(day).removeprefix("./course python ")
+            assert "from tiny_llm." in script.read_text(encoding="utf-8")

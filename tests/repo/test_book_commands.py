@@ -39,10 +39,10 @@ def days_until(page: Path) -> list[Day]:
     return [day for day in select_days(None, None) if (day.week, day.number) <= (week, int(number))]
 
 
-@pytest.fixture(scope="module")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
-    """Return the clone of a reader, who goes from page to page."""
-    clone = Clone.create(tmp_path_factory.mktemp("reader"))
+@pytest.fixture
+def clone(tmp_path: Path) -> Clone:
+    """Return the clone of a reader."""
+    clone = Clone.create(tmp_path / "reader")
     for file in [
         *(ROOT / "src/tiny_llm_models").glob("story*/model.safetensors"),
         *(ROOT / "book").glob("week_*/*.py"),
@@ -80,7 +80,6 @@ def test_commands_of_a_chapter(page: Path, clone: Clone) -> None:
             assert clone.run(*words).returncode == 0
     for day in days:
         copy_modules(clone.root, ROOT, day.modules)
-    shutil.rmtree(clone.root / "out", ignore_errors=True)  # of other pages
     for command in commands_to_run(page):
         call = call_of(command)
         if "main" in call and "--max-tokens" not in call:

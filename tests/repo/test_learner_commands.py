@@ -5,10 +5,9 @@ import subprocess
 import sys
 
 import pytest
-from learner import ROOT, Clone, new_clone
+from learner import Clone, new_clone
 
 from tiny_llm_course.catalogue import entry_of
-from tiny_llm_course.learner.next_steps import command_of
 from tiny_llm_course.tasks.regions import code_files
 from tiny_llm_course.tasks.syllabus import TaskId, tasks, weeks
 
@@ -126,17 +125,6 @@ def test_at_the_end_of_a_day_and_of_a_week(clone):
     assert "Week 1 day 7 is done. Now run your code, as in the chapter: ./course main --impl mine\n" in shown
     assert "Week 1 is done: your own code is a language model." in shown
     assert shown.splitlines()[-1].startswith("next: w2d1.1 ")
-
-
-def test_the_step_after_each_day_is_in_its_chapter():
-    for day in (day for week in weeks() for day in week.days):
-        chapter = (ROOT / f"book/week_{day.week}/day_{day.number}.md").read_text()
-        outputs = re.findall(r"(?m)^```\{output\} (\w+)", chapter)
-        shown = [(ROOT / f"book/outputs/{name}.txt").read_text().partition("\n")[0] for name in outputs]
-        listed = [f"$ {line}" for line in chapter.splitlines() if line.startswith("./course ")]
-        assert any(line.startswith(f"$ {command_of(day)}") for line in [*shown, *listed]), day
-        if "./course python " in command_of(day):  # runs what was written on that day
-            assert "from tiny_llm." in (ROOT / command_of(day).removeprefix("./course python ")).read_text()
 
 
 def test_a_task_that_fails_again_is_open_again(clone):
