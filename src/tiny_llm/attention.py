@@ -1,4 +1,4 @@
-"""Attention: from one formula to grouped queries under a causal mask."""
+"""Attention, from the basic formula to grouped queries with a causal mask."""
 
 import math
 

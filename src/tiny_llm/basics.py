@@ -8,7 +8,7 @@ __all__ = ["Linear", "linear", "silu", "softmax"]
 def softmax(x: mx.array, axis: int = -1) -> mx.array:
     """Compute the softmax along one axis: exp(x) / sum(exp(x)), summed in float32.
 
-    Shapes: x: any -> the same. The dtype is kept.
+    Shapes: x: any shape -> the same shape. The dtype is kept.
     """
     return mx.softmax(x, axis=axis, precise=True)
 
@@ -29,7 +29,7 @@ def linear(x: mx.array, weight: mx.array, bias: mx.array | None = None) -> mx.ar
 
 
 class Linear:
-    """A linear layer with its weights. A model only calls the layer, so any object with this interface can replace it.
+    """A linear layer with its weights. A model only calls the layer, so any callable with these shapes can replace it.
 
     Shapes: weight: O x I, bias: O or None; call with x: N.. x I -> N.. x O.
     """
@@ -45,7 +45,7 @@ class Linear:
 def silu(x: mx.array) -> mx.array:
     """Compute SiLU, also called swish: x * sigmoid(x).
 
-    Shapes: any -> the same. The dtype is kept.
+    Shapes: x: any shape -> the same shape. The dtype is kept.
     Source: Elfwing et al. 2017, "Sigmoid-Weighted Linear Units", arXiv:1702.03118.
 
     Task: w1d4.2

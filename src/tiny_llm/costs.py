@@ -17,7 +17,7 @@ class Cost:
 
     @property
     def intensity(self) -> float:
-        """Return the number of operations per byte."""
+        """Return the number of operations per byte moved."""
         return self.operations / self.bytes
 
 
@@ -35,7 +35,7 @@ class Machine:
 
     @property
     def ridge(self) -> float:
-        """Return the intensity below which memory traffic takes longer than arithmetic."""
+        """Return the intensity, in operations per byte, below which memory traffic takes longer than arithmetic."""
         return self.peak / self.bandwidth
 
 

@@ -1,4 +1,4 @@
-"""Token embedding: the table that turns token ids into vectors, and in tied models hidden vectors into logits."""
+"""Token embedding: the table that turns token ids into vectors and, in tied models, hidden vectors into logits."""
 
 import mlx.core as mx
 
@@ -36,7 +36,7 @@ class Embedding:
         )
 
     def as_linear(self, x: mx.array) -> mx.array:
-        """Use the table as the weight of the output layer: an entry's logit is the dot product of its row with x.
+        """Use the table as the output layer's weight: an entry's logit is the dot product of x and the entry's row.
 
         Shapes: x: N.. x E -> N.. x V.
         Source: Press and Wolf 2016, "Using the Output Embedding to Improve Language Models", arXiv:1608.05859.

@@ -26,9 +26,9 @@ _SHADES = " ░▒▓█"
 def softmax(x: mx.array, axis: int = -1) -> mx.array:
     """Divide exp(x) by its sum along one axis, for numbers of any size.
 
-    Shapes: x: any -> the same. The dtype is kept.
-    x: the weight of -inf is 0. A row that contains only -inf has no softmax and becomes NaN. Large numbers, such as
-    1000, do not overflow.
+    Shapes: x: any shape -> the same shape. The dtype is kept.
+    x: -inf becomes 0. A row that contains only -inf has no softmax and becomes NaN. Large numbers, such as 1000, do not
+    overflow.
 
     Task: w0d1.1
     """
@@ -78,10 +78,10 @@ def attention_heatmap(
     """Draw the weights as text: a line per query, with a shade and a number per key. Larger numbers have darker shades.
 
     Shapes: weights: L x S, none below 0.
-    queries, keys: names of the lines and of the columns; by default, their indices.
+    queries, keys: names of the lines and of the columns; by default, the indices of the queries and keys.
 
     Raises:
-        ValueError: weights is not a matrix, or there are not as many names as lines or columns.
+        ValueError: weights is not a matrix, or the number of names is not the number of lines or columns.
     """
     _check_names(weights, queries, keys)
     L, S = weights.shape
@@ -99,7 +99,7 @@ def attention_heatmap(
 def scaled_dot_product_attention(
     query: mx.array, key: mx.array, value: mx.array, mask: mx.array | None = None
 ) -> tuple[mx.array, mx.array]:
-    """Compute attention with scores divided by sqrt(d_k), so that their size does not depend on d_k.
+    """Compute attention with scores divided by sqrt(d_k), so that the scores' size does not depend on d_k.
 
     Shapes: query: N.. x L x d_k, key: N.. x S x d_k, value: N.. x S x d_v, mask: broadcastable to N.. x L x S
     -> output N.. x L x d_v and weights N.. x L x S. The dtype is kept.
@@ -168,7 +168,7 @@ def multi_head_attention(
 def padding_mask(lengths: Sequence[int], S: int) -> mx.array:
     """Mark the keys that are words, in sentences that are padded at their ends: 1 for a word, 0 for the padding.
 
-    Shapes: lengths: B numbers from 0 to S -> B x 1 x 1 x S, float32: the same for each head and each query.
+    Shapes: lengths: B numbers from 0 to S -> B x 1 x 1 x S, float32: the same mask for each head and each query.
 
     Task: w0d2.4
     """
@@ -180,7 +180,7 @@ def padding_mask(lengths: Sequence[int], S: int) -> mx.array:
 
 
 def look_ahead_mask(L: int) -> mx.array:
-    """Mark the keys that a query may see if it must not look ahead: 1 up to its own position, 0 for later keys.
+    """Mark the keys that a query may see if it must not look ahead: 1 up to the query's own position, 0 for later keys.
 
     Shapes: -> L x L, float32.
 
@@ -196,7 +196,7 @@ def look_ahead_mask(L: int) -> mx.array:
 def additive_mask(keep: mx.array, hidden: float = -math.inf, dtype: mx.Dtype = mx.float32) -> mx.array:
     """Turn a mask of 1 and 0 into a mask to add to scores: 0 where `keep` is 1, and `hidden` where `keep` is 0.
 
-    Shapes: keep: any -> the same. The result has the dtype `dtype`.
+    Shapes: keep: any shape -> the same shape. The result has the dtype `dtype`.
     hidden: -inf, or a large negative number such as -1e9. With -1e9, a query that sees no key at all gets an average
     of values instead of NaN. In float16, -1e9 overflows to -inf.
 
@@ -213,9 +213,9 @@ def dropout(x: mx.array, rate: float, training: bool = False) -> mx.array:
     """In training, set each number to 0 with probability `rate`, and divide the other numbers by 1 - rate.
 
     At inference, return x unchanged.
-    Shapes: x: any -> the same. The dtype is kept.
-    rate: a probability, from 0 to less than 1. Each number is set to 0 or kept independently of the others.
-    Source: Srivastava et al. 2014, "Dropout", JMLR 15. The paper scales at inference instead, frameworks in training.
+    Shapes: x: any shape -> the same shape. The dtype is kept.
+    rate: a probability, from 0 to less than 1. Each number is set to 0 or kept independently of all other numbers.
+    Source: Srivastava et al. 2014, "Dropout", JMLR 15. The paper scales at inference, frameworks scale in training.
 
     Raises:
         ValueError: rate is out of range. `_check_rate` (given) raises this error.

@@ -111,7 +111,7 @@ def generate_ahead(
     `token[0]`, would be computed only after the next step, so read the array that you submitted.
     By the time an end-of-sequence token is read, one more step has been submitted for nothing, so the cache holds one
     token more than after `generate`.
-    sampler: as in `generate`, but its arguments may not be computed yet. Everything else is as in `generate`.
+    sampler: as in `generate`, but the sampler's arguments may not be computed yet. Everything else is as in `generate`.
 
     Task: w2d1.4
     """
@@ -124,8 +124,8 @@ def generate_ahead(
 class StreamingDetokenizer:
     """A detokenizer, which turns tokens into text as the tokens come.
 
-    A character may be spread over several tokens (Japanese, emoji). Until its last byte has come, decoding gives the
-    replacement character U+FFFD at the end. Such an end is held back, so that no broken character is shown.
+    A character may be spread over several tokens (Japanese, emoji). Until the character's last byte has come, the
+    decoded text ends with U+FFFD, the replacement character. Hold this end back: show no broken characters.
     The results of `add` and `finish`, joined, are the text of all tokens decoded at once, without special tokens.
     The cost of `add` must not grow with the length of the text returned so far.
     Decoding may drop a space at the beginning, so a token that is decoded alone can lose its space. A new byte may also
@@ -151,7 +151,7 @@ class StreamingDetokenizer:
         )
 
     def finish(self) -> str:
-        """Return the text that was held back, including broken characters. Call this after the last token."""
+        """Return the text that was held back, including broken characters. Call this method after the last token."""
         raise NotImplementedError(
             "Week 1 Day 6 Task 2: StreamingDetokenizer.finish is yours to write. "
             "Chapter: Generating text. "
@@ -162,7 +162,7 @@ class StreamingDetokenizer:
 class StopStrings:
     """A filter that cuts a text, which comes in pieces, before the first stop string in it.
 
-    The first stop string is the one that is complete first; if several end at the same character, it is the one that
+    The first stop string is the one that is complete first or, if several end at the same character, the one that
     begins first. Text that may begin a stop string is held back until later text completes or excludes this string.
     The results of `add` and `finish`, joined, are the text before the first stop string, or the whole text if there is
     none. `found` says whether a stop string was found.

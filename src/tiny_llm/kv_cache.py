@@ -14,7 +14,7 @@ Attention: TypeAlias = Callable[[mx.array, mx.array, mx.array, "float | None", "
 
 
 class LayerCache(Protocol):
-    """The part of a cache that one attention layer sees."""
+    """The part of a cache that one attention layer uses."""
 
     @property
     def offset(self) -> int | mx.array:
@@ -28,14 +28,14 @@ class LayerCache(Protocol):
 
 
 class Cache(Protocol):
-    """A cache as a model sees it."""
+    """The interface of a cache that a model uses."""
 
     @property
     def layers(self) -> Sequence[LayerCache]:
         """Return one `LayerCache` for each layer of the model."""
 
     def advance(self, length: int) -> None:
-        """Count `length` more positions as stored. The model calls this once per pass, after the last layer."""
+        """Count `length` more positions as stored. The model calls this method once per pass, after the last layer."""
 
 
 class NoCache:
@@ -77,7 +77,7 @@ class KVCacheLayer:
         and values of all offset + L positions.
 
         If there are no arrays yet, or the new positions do not fit, `keys` and `values` become new arrays that begin
-        with the stored positions. Their capacity is offset + L, rounded up to a multiple of `step`. Otherwise the
+        with the stored positions. The new capacity is offset + L, rounded up to a multiple of `step`. Otherwise the
         arrays stay, and only the L new positions are written. `offset` does not change.
         Shapes: key and value: B x H_kv x L x D -> keys and values: B x H_kv x (offset + L) x D. The dtype is kept.
 
@@ -97,7 +97,7 @@ class KVCacheLayer:
     def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None = None) -> mx.array:
         """Store the new keys and values, then attend causally to all stored positions, with the layer's `attention`.
 
-        scale: the scale, which is passed to `attention` unchanged.
+        scale: passed to `attention` unchanged.
         Shapes: query: B x H_q x L x D, key and value: B x H_kv x L x D -> B x H_q x L x D.
 
         Task: w2d1.2

@@ -8,7 +8,7 @@ __all__ = ["RMSNorm"]
 class RMSNorm:
     """Root mean square normalisation: x / sqrt(mean(x^2) + eps) * weight, computed in float32.
 
-    Shapes: weight: dim; call with x: N.. x dim -> the same. weight, x and the result have the same dtype.
+    Shapes: weight: dim; call with x: N.. x dim -> the same shape. weight, x and the result have the same dtype.
     Source: Zhang and Sennrich 2019, "Root Mean Square Layer Normalization", arXiv:1910.07467.
 
     Raises:

@@ -83,7 +83,7 @@ def build_model(config: ModelConfig, weights: Mapping[str, mx.array]) -> CausalL
 
 
 class _Parts:
-    """A builder of a model's parts, which finds their weights by name."""
+    """A builder of a model's parts, which finds the weights of each part by name."""
 
     def __init__(self, config: ModelConfig, weights: Mapping[str, mx.array]):
         self.config = config
@@ -103,7 +103,7 @@ class _Parts:
         return Linear(self.weights[f"{name}.weight"], bias)
 
     def packed(self, name: str) -> tuple[mx.array, mx.array, mx.array, int, int] | None:
-        """Return the arrays and settings of a quantised layer; None for a dense layer."""
+        """Return the arrays and settings of a quantised layer. Return None if the layer is dense."""
         if f"{name}.scales" not in self.weights:
             return None
         packed, scales, biases = (self.weights[f"{name}.{part}"] for part in ("weight", "scales", "biases"))

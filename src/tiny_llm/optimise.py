@@ -1,4 +1,4 @@
-"""The layer seam: a built model whose layers run week 2's kernels. Given.
+"""The layer seam, where layers that run week 2's kernels replace the layers of a built model. Given.
 
 The model's own code does not change, and tests compare these layers with the plain layers.
 """
@@ -31,7 +31,7 @@ _FEW = 8  # rows of x: up to this many, `quantized_matvec` is faster than `quant
 def optimise(model: CausalLM, kernels: Collection[str] = KERNELS) -> None:
     """Replace the layers of a built model with layers that run the named kernels.
 
-    To run the attention kernel, set it in the cache: KVCache(layers, attention=kernels.attention.flash_attention).
+    To run the attention kernel, pass it to the cache: KVCache(layers, attention=kernels.attention.flash_attention).
 
     Raises:
         ValueError: a name is not one of KERNELS.

@@ -1,4 +1,4 @@
-"""Quantisation: weights of a few bits, packed as MLX and mlx-lm pack them, and layers that compute with them."""
+"""Quantisation: weights of a few bits each, packed like those of MLX and mlx-lm, and layers that use them."""
 
 from collections.abc import Iterator
 
@@ -14,13 +14,13 @@ __all__ = ["QuantizedEmbedding", "QuantizedLinear", "dequantize", "quantize", "q
 def quantize(weight: mx.array, group_size: int = 64, bits: int = 4) -> tuple[mx.array, mx.array, mx.array]:
     """Quantise a matrix to packed levels of a few bits, with scales and biases: number ~ scale * level + bias.
 
-    Each run of group_size numbers in a row is a group, with a scale and a bias of its own. For a group whose smallest
-    number is low and whose largest number is high, compute in float32:
+    Each run of group_size numbers within a row is a group, with a scale and a bias of its own. For a group whose
+    smallest number is low and whose largest number is high, compute in float32:
         step = (high - low) / (2^bits - 1), at least 1e-7
         edge = low if |low| > |high|; else high, and then step = -step: levels count from the edge inwards
         zero = edge / step, rounded: apart from its sign, the number of steps between the edge and 0
         scale, bias = edge / zero, edge; if zero is 0, scale, bias = step, 0
-        level = (number - bias) / scale, rounded, and clipped to 0 to 2^bits - 1
+        level = (number - bias) / scale, rounded, and clipped to the range from 0 to 2^bits - 1
     Halves are rounded to even. 32 / bits levels are packed into a uint32, the first into the lowest bits. Scales and
     biases are rounded to the dtype of the weight only at the end.
     Shapes: weight: N.. x I -> packed: N.. x (I * bits / 32), uint32; scales and biases: N.. x (I / group_size).
@@ -77,7 +77,7 @@ class QuantizedLinear:
         self.bias = bias
 
     def __call__(self, x: mx.array) -> mx.array:
-        """Compute the linear layer y = x W^T + b. Make W dense in the dtype of x, without rounding it to another dtype
+        """Compute the linear layer y = x W^T + b. Make W dense in the dtype of x, without rounding W to another dtype
         first.
 
         x has the dtype of scales, biases and bias, or float32. The result has the dtype of x.
@@ -92,7 +92,7 @@ class QuantizedLinear:
 
 
 class QuantizedEmbedding:
-    """A table of packed vectors, which a model uses at both of its ends, like `Embedding`.
+    """A packed `Embedding`: it turns token ids into vectors and, in tied models, hidden vectors into logits.
 
     Shapes: packed: V x (E * bits / 32), scales and biases: V x (E / group_size).
     """

@@ -20,7 +20,7 @@ Layer: TypeAlias = Callable[[mx.array], mx.array]  # a `Linear`, or anything tha
 class Qwen2Attention:
     """Qwen2's attention layer: project, split into heads, rotate, attend, join, project.
 
-    q_proj: E -> H_q * D, k_proj and v_proj: E -> H_kv * D (in Qwen2 all three with a bias), o_proj: H_q * D -> E.
+    q_proj: E -> H_q * D, k_proj and v_proj: E -> H_kv * D (in Qwen2, all three have a bias), o_proj: H_q * D -> E.
     """
 
     def __init__(self, config: ModelConfig, q_proj: Layer, k_proj: Layer, v_proj: Layer, o_proj: Layer, rope: RoPE):
@@ -114,7 +114,7 @@ class CausalLM:
     def hidden(self, tokens: mx.array, cache: Cache) -> mx.array:
         """Return the vector of each token after all blocks and the last norm.
 
-        Pass cache.layers[i] to layer i, and call cache.advance(L) once, after all layers.
+        Pass `cache.layers[i]` to layer i, and call `cache.advance(L)` once, after all layers.
 
         Shapes: tokens: B x L, integers -> B x L x E. The result has the embedding's dtype.
 

@@ -12,7 +12,7 @@ __all__ = ["Qwen3Attention"]
 
 
 class Qwen3Attention(Qwen2Attention):
-    """Qwen3's attention layer. D is the configuration's own head_dim: H_q * D need not be E.
+    """Qwen3's attention layer. D is config.head_dim, and H_q * D need not be E.
 
     q_norm, k_norm: RMSNorms over the D numbers of a head.
     Source: Qwen Team 2025, "Qwen3 Technical Report", section 2, arXiv:2505.09388.
@@ -33,8 +33,8 @@ class Qwen3Attention(Qwen2Attention):
         self.q_norm, self.k_norm = q_norm, k_norm
 
     def project(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
-        """Return queries, keys and values like Qwen2's `project`, with each head's query and key normalised. RoPE is
-        applied later.
+        """Return queries, keys and values as Qwen2's `project` does, but with each head's query and key normalised.
+        RoPE is applied later.
 
         Shapes: x: B x L x E -> queries: B x L x H_q x D, keys and values: B x L x H_kv x D.
 

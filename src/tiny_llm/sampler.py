@@ -41,7 +41,7 @@ def sample(logits: mx.array, temperature: float, key: mx.array | None = None) ->
 
 
 def apply_top_k(logits: mx.array, top_k: int) -> mx.array:
-    """Keep each row's top_k highest logits and set the others to -inf. A top_k of 0, or of V or more, keeps all logits.
+    """Keep each row's top_k highest logits, and set the rest to -inf. A top_k of 0, or of V or more, keeps all logits.
 
     Shapes: logits: B x V -> B x V. The dtype is kept.
     Source: Fan et al. 2018, "Hierarchical Neural Story Generation", section 5.4, arXiv:1805.04833.
@@ -54,10 +54,10 @@ def apply_top_k(logits: mx.array, top_k: int) -> mx.array:
 
 
 def apply_top_p(logits: mx.array, top_p: float) -> mx.array:
-    """Keep the likeliest tokens until their probabilities sum to top_p or more, and set the others to -inf.
+    """Keep the likeliest tokens until their probabilities sum to top_p or more, and set all other logits to -inf.
 
-    The likeliest token is always kept, and a top_p of 1.0 keeps all tokens. Of equally likely tokens, only as many are
-    kept as the sum needs. Probabilities are summed in float32.
+    The likeliest token is always kept, and a top_p of 1.0 keeps all tokens. Of equally likely tokens, keep only as many
+    as the sum needs. Probabilities are summed in float32.
     Shapes: logits: B x V -> B x V. The dtype is kept.
     Source: Holtzman et al. 2019, "The Curious Case of Neural Text Degeneration", section 3.1, arXiv:1904.09751.
 
@@ -69,7 +69,7 @@ def apply_top_p(logits: mx.array, top_p: float) -> mx.array:
 
 
 def apply_min_p(logits: mx.array, min_p: float) -> mx.array:
-    """Keep the tokens that are at least min_p times as likely as the likeliest token, and set the others to -inf.
+    """Keep the tokens that are at least min_p times as likely as the likeliest token, and set all other logits to -inf.
 
     A min_p of 0.0 keeps all tokens.
 
@@ -84,10 +84,10 @@ def apply_min_p(logits: mx.array, min_p: float) -> mx.array:
 
 
 def apply_repetition_penalty(logits: mx.array, tokens: mx.array, penalty: float) -> mx.array:
-    """In each row, rescale the logits of the tokens in that row of `tokens`, each once, however often a token occurs.
+    """In each row of `logits`, rescale the logits of the tokens that occur in the same row of `tokens`.
 
-    A positive logit is divided by the penalty, and a negative logit is multiplied by the penalty. So a penalty above 1
-    lowers both kinds, a penalty below 1 raises both, and 1.0 changes nothing.
+    A logit is rescaled once, however often its token occurs. Positive logits are divided by the penalty, negative
+    logits are multiplied. So a penalty above 1 lowers both kinds, one below 1 raises both, and 1.0 changes nothing.
     Shapes: logits: B x V, tokens: B x L, integers -> B x V. The dtype is kept.
     Source: Keskar et al. 2019, "CTRL", section 4.1, arXiv:1909.05858.
 

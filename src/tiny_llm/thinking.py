@@ -8,7 +8,7 @@ __all__ = ["Thinking", "Thoughts"]
 
 
 class Thinking:
-    """The way in which a checkpoint thinks, as its chat template shows.
+    """The way in which a checkpoint thinks, according to its chat template.
 
     can_choose: whether the template has a switch for thinking, Qwen3's `enable_thinking`. always: whether the template
     has no such switch and begins each answer with `<think>`, as in QwQ and Qwen3-Thinking-2507.
@@ -101,6 +101,6 @@ class Thoughts:
 
 def _single(tokenizer: Any, name: str) -> int | None:
     """Return a mark's token. Return None if the tokenizer has no such mark, or if the mark takes several tokens. (In
-    all models of Qwen2 and Qwen3, it takes one.)"""
+    all models of Qwen2 and Qwen3, a mark is one token.)"""
     tokens = getattr(tokenizer, name)
     return tokens[0] if tokens and len(tokens) == 1 else None

@@ -1,7 +1,7 @@
-"""The fastest form of a quantised model: on packed weights, with one operation before and one after each attention.
+"""The fastest form of a quantised model: packed weights, one operation before each attention, and one after it.
 Given.
 
-This form plugs in at the layer seam: `tune` replaces the blocks, the last norm and both ends of a built model with
+This form plugs in at the layer seam: `tune` replaces a built model's embedding, blocks, last norm and output layer with
 objects of the same interface. Week 2 leads up to this model, and tests compare these objects with the plain layers.
 """
 

@@ -37,12 +37,12 @@ def attention_online(
     -> N.. x H_q x L x D. Query head h reads key/value head h // (H_q / H_kv). query, key, value and the result have the
     same float dtype; the arithmetic is float32.
     scale: None means 1/sqrt(D).
-    mask: an additive array; "causal", for L queries that are the last L of S positions; or None. The result of a query
-        that sees no key at all is NaN, as with softmax.
+    mask: an additive array; "causal", for L queries at the last L of S positions; or None. The result of a query that
+        sees no key at all is NaN, as with softmax.
     Source: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax", arXiv:1805.02867.
 
     Raises:
-        ValueError: shapes or dtypes do not match, there are queries and no keys, or the mask is a string other than
+        ValueError: shapes or dtypes do not match, there are queries but no keys, or the mask is a string other than
             "causal". `_check_inputs` (given) raises this error.
 
     Task: w2d7.1
@@ -62,10 +62,10 @@ def flash_attention(
 ) -> mx.array:
     """Compute grouped attention with a kernel, with the same result as `attention_online`.
 
-    The kernel handles many queries in blocks; for a few queries, as in decoding, threads divide the keys among them.
-    The kernel reads keys and values in place: it does not copy a view into a longer cache, and reads nothing past the
-    last key. If the mask is an array, which generation never passes, MLX's own operations run instead. If the default
-    device is a GPU and `flash_attention_metal` is written, that op runs instead.
+    The kernel handles many queries in blocks; for a few queries, as in decoding, threads divide the keys among
+    themselves. The kernel reads keys and values in place: it does not copy a view of a longer cache, and reads nothing
+    past the last key. If the mask is an array, which generation never passes, MLX's own operations run instead. If the
+    default device is a GPU and `flash_attention_metal` is written, that op runs instead.
     Source: Dao et al. 2022, "FlashAttention", arXiv:2205.14135; Dao et al. 2023, "Flash-Decoding for long-context
     inference".
 
@@ -93,8 +93,8 @@ def flash_attention_metal(
     """Compute the same result as `flash_attention` on a GPU, or in metal_host if there is none.
 
     For up to 8 queries, each simdgroup takes a part of the keys, and a second pass joins the results of these parts.
-    More queries are handled in blocks. The kernel copies no view into a longer cache, and no other view in which N..
-    and heads are spaced like a single axis. For heads of more than 256 numbers, MLX's own operations run instead.
+    More queries are handled in blocks. The kernel copies no view of a longer cache, and no other view in which N.. and
+    heads are spaced like a single axis. For heads of more than 256 numbers, MLX's own operations run instead.
     """
     _check_inputs(query, key, value, mask)
     few = query.shape[-2] <= _FEW_IN_METAL

@@ -30,17 +30,17 @@ def paged_attention(
     spans: mx.array,
     scale: float | None = None,
 ) -> mx.array:
-    """Compute causal attention of all rows of a step in one operation; each row attends to its own request.
+    """Compute causal attention for all rows of a step in one operation; each row attends to its own request.
 
     The kernel reads keys and values in their pages, and copies nothing. A step may mix prompts and single tokens. The
-    kernel handles the many rows of a prompt in blocks; if a request has few rows, threads divide its keys.
+    kernel handles the many rows of a prompt in blocks; if a request has few rows, threads divide the request's keys.
     Shapes: query: T x H_q x D, keys and values: P x H_kv x page_size x D, tables: R x W, spans: R x 3 -> T x H_q x D.
     Query head h reads key/value head h // (H_q / H_kv). query, keys, values and the result have the same float dtype;
     the arithmetic is float32. tables and spans are int32.
     tables: row r lists the pages of request r in the order of its positions: page tables[r, i] holds positions
         i * page_size up to, not including, (i + 1) * page_size. Entries after the request's last page are ignored.
     spans: first, last and length of each request. Rows first to last (exclusive) of the step are the request's newest
-        positions. `length` counts all its stored positions, including these, so row i of the step sees the first
+        positions. `length` counts all stored positions, including these rows', so row i of the step sees the first
         length - (last - 1 - i) positions. The spans follow one another, and together they cover all T rows.
     scale: None means 1/sqrt(D).
     Source: Kwon et al. 2023, "Efficient Memory Management for Large Language Model Serving with PagedAttention",
@@ -74,8 +74,8 @@ def paged_attention_metal(
 ) -> mx.array:
     """Compute the same result as `paged_attention` on a GPU, or in metal_host if there is none.
 
-    Each row is handled by itself: each simdgroup takes a part of the keys that the row sees, and a second pass joins
-    the results of these parts. For heads of more than 256 numbers, MLX's own operations run instead.
+    The kernel handles each row separately: each simdgroup takes a part of the keys that the row sees, and a second pass
+    joins the results of these parts. For heads of more than 256 numbers, MLX's own operations run instead.
     """
     run = metal(_METAL, "attend_part", _INPUTS, _FOUND, "w3d4.3")
     _check_arrays(query, keys, values, tables, spans)
@@ -100,7 +100,7 @@ def paged_attention_metal(
 def store_pages(
     keys: mx.array, values: mx.array, key: mx.array, value: mx.array, pages: mx.array, places: mx.array
 ) -> tuple[mx.array, mx.array]:
-    """Return `keys` and `values` with row t's key and value written to place places[t] of page pages[t].
+    """Return `keys` and `values` with row t's key and value written to place `places[t]` of page `pages[t]`.
 
     Assign the results to the variables that held `keys` and `values`: if nothing else refers to these arrays, the
     results take over the arrays' memory, and only the places of the rows are written. No two rows may have the same
@@ -109,7 +109,7 @@ def store_pages(
     other arrays have the same float dtype.
 
     Raises:
-        ValueError: shapes or dtypes do not match, or there is no such page or place.
+        ValueError: shapes or dtypes do not match, or a page or place does not exist.
     """
     _check_stored(keys, values, key, value, pages, places)
     run = None if uses_metal(_METAL) else kernel(_CPP, "store_pages")

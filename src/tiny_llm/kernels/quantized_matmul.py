@@ -21,8 +21,8 @@ _TILE, _THREADS = 32, 128  # in Metal, per threadgroup: rows of x and of W, and 
 
 
 def tile_shape() -> tuple[int, int]:
-    """Return M_TILE and N_TILE, the numbers of rows of x and of W in a tile. Both numbers depend on how many registers
-    the processor has."""
+    """Return M_TILE and N_TILE: how many rows of x, and how many rows of W, a tile multiplies. Both numbers depend on
+    how many registers the processor has."""
     run = kernel(_CPP, "tile_shape", "w2d6.1")
     if run is None:
         return 8, 32
@@ -31,7 +31,7 @@ def tile_shape() -> tuple[int, int]:
 
 
 def matmul_tile(x: mx.array, w: mx.array) -> mx.array:
-    """Return x^T w for one tile, whose sums are all in registers. 0 * inf and 0 * NaN are NaN, as in `x.T @ w`.
+    """Return x^T w for one tile, with all sums kept in registers. 0 * inf and 0 * NaN are NaN, as in `x.T @ w`.
 
     Shapes: x: K x M_TILE, w: K x N_TILE -> M_TILE x N_TILE, all float32.
 

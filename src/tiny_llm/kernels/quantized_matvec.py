@@ -51,8 +51,8 @@ def quantized_matvec(
 ) -> mx.array:
     """Compute the result of `quantized_matvec_scalar`, several weights at a time, on threads that share the rows of W.
 
-    The kernel reads nothing past the last row of W. This op is made for few rows of x, and computes each row by itself.
-    `quantized_matmul` is faster from about eight rows onwards.
+    The kernel reads nothing past the last row of W. This op is made for few rows of x, and multiplies each row
+    separately. `quantized_matmul` is faster from about eight rows onwards.
     If the default device is a GPU and `quantized_matvec_metal` is written, that op runs instead.
     """
     if uses_metal(_METAL, _METAL_TASK):

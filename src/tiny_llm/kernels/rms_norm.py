@@ -1,4 +1,4 @@
-"""RMSNorm in one pass over memory, alone and with the residual sum before it, on the CPU and on a GPU."""
+"""RMSNorm in one pass over memory, alone or fused with the residual sum before it, on the CPU and on a GPU."""
 
 import math
 from pathlib import Path
@@ -34,14 +34,14 @@ def rms_norm(x: mx.array, weight: mx.array, eps: float) -> mx.array:
 
 
 def add_rms_norm(x: mx.array, residual: mx.array, weight: mx.array, eps: float) -> tuple[mx.array, mx.array]:
-    """Return the sum x + residual, and the RMSNorm of this sum: a transformer block needs both.
+    """Return the sum x + residual, and the RMSNorm of this sum. A transformer block needs both results.
 
     Shapes: x and residual: N.. x E, weight: E -> two arrays of N.. x E. Everything else is as in `rms_norm`.
 
     If the default device is a GPU and `add_rms_norm_metal` is written, that op runs instead.
 
     Raises:
-        ValueError: x and residual differ in shape or dtype, or `rms_norm` does not take x and weight.
+        ValueError: x and residual differ in shape or dtype, or x and weight are not as in `rms_norm`.
     """
     if uses_metal(_METAL, _METAL_TASK):
         return add_rms_norm_metal(x, residual, weight, eps)

@@ -23,8 +23,8 @@ def rope(x: mx.array, offset: int | mx.array, base: float, traditional: bool = F
     """Apply rotary positional encoding: rotate pair i of a head's D numbers at position p by p * base^(-2i/D).
 
     The pairs are (x[i], x[i + D/2]) or, if `traditional`, neighbours (x[2i], x[2i + 1]).
-    Shapes: x: B x L x H x D -> the same. The dtype is kept; the arithmetic is float32. Sines and cosines are accurate
-    to 1e-6 at every position up to 2^20: an angle in float32 would be off by 0.002 radians at position 40,000.
+    Shapes: x: B x L x H x D -> the same shape. The dtype is kept; the arithmetic is float32. Sines and cosines are
+    accurate to 1e-6 at every position up to 2^20 (a float32 angle would be off by 0.002 radians at position 40,000).
     offset: the first position of all rows (an integer or a 0-d array), or of each row (an integer array of B).
     If the default device is a GPU and `rope_metal` is written, that op runs instead.
 
@@ -56,7 +56,7 @@ def rope_metal(x: mx.array, offset: int | mx.array, base: float, traditional: bo
 
 @cache
 def _frequencies(D: int, base: float) -> mx.array:
-    """Return by how many turns each pair rotates from one position to the next, times 2^64.
+    """Return how many turns each pair rotates from one position to the next, multiplied by 2^64.
 
     Shapes: -> 1 x (D / 2), uint64.
     """

@@ -19,7 +19,7 @@ _METAL_TASK = "w2d2.5"
 def softmax_scalar(x: mx.array) -> mx.array:
     """Compute the softmax of each row, one number at a time, on one thread.
 
-    Shapes: x: N.. x S -> the same. The dtype is kept; the arithmetic is float32.
+    Shapes: x: N.. x S -> the same shape. The dtype is kept; the arithmetic is float32.
 
     Raises:
         ValueError: x has no axis, or no float dtype.

@@ -19,7 +19,7 @@ def swiglu(gate: mx.array, up: mx.array) -> mx.array:
     """Compute silu(gate) * up, element by element.
 
     Shapes: gate and up: N.. x I -> N.. x I. gate, up and the result have the same dtype; the arithmetic is float32.
-    gate and up may be halves of one array, which are not copied.
+    If gate and up are halves of one array, these halves are not copied.
     If the default device is a GPU and `swiglu_metal` is written, that op runs instead.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The connection between an event loop, which nothing may block, and an engine, whose steps run in a thread of their
+"""The connection between an event loop, which must never block, and an engine, whose steps run in a thread of their
 own."""
 
 import asyncio
@@ -24,7 +24,7 @@ Job: TypeAlias = Callable[[Engine], None]
 
 
 class QueueFullError(RuntimeError):
-    """The error raised when as many requests as allowed are running or waiting."""
+    """The error raised when a new request would exceed the number of requests that may run or wait."""
 
 
 class EngineStoppedError(RuntimeError):
@@ -33,7 +33,7 @@ class EngineStoppedError(RuntimeError):
 
 @dataclass(frozen=True)
 class Counts:
-    """Numbers of tokens. cached: prompt tokens that did not have to be computed. drafted: guessed tokens. accepted:
+    """Token counts. cached: prompt tokens that did not have to be computed. drafted: guessed tokens. accepted:
     guesses that were accepted. thinking: thinking tokens, which are part of the output."""
 
     prompt: int = 0
@@ -56,9 +56,9 @@ class Update:
     tokens: the output's new tokens. text: the new text that no later token can change. finish_reason: why the request
     finished; None before the last update. error: the exception that ended the request, or None.
 
-    The server fills in the other fields (`Choice.take`). thinking: the new thinking text; None if no thinking is new.
-    logprobs: the log-probabilities of the answer's new tokens; None if the client did not ask for them. counts: how
-    many tokens of each kind the request has; None before the last update.
+    The server fills in the other fields (`Choice.take`). thinking: the new thinking text; None if there is no new
+    thinking. logprobs: the log-probabilities of the answer's new tokens; None if the client did not ask for them.
+    counts: how many tokens of each kind the request has; None before the last update.
     """
 
     tokens: tuple[int, ...]
@@ -77,7 +77,7 @@ class Stream:
         self.request: Request | None = None  # set once the engine has the request
         self.updates: asyncio.Queue[Update] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
-        self._num_tokens = self._num_characters = 0  # how many have been published
+        self._num_tokens = self._num_characters = 0  # tokens and characters published so far
 
     def publish(self) -> None:
         """Put an `Update` into `updates`: the request's tokens and text since the last call, and the request's
@@ -107,11 +107,11 @@ class AsyncEngine:
 
     def __init__(self, make_engine: Callable[[], Engine], max_requests: int = 64):
         self.max_requests = max_requests
-        self.num_requests = 0  # only the loop's thread uses it
+        self.num_requests = 0  # only the loop's thread uses this number
         self.num_aborted = 0  # requests that `stop` has aborted
         self._make_engine = make_engine
         self._jobs: SimpleQueue[Job] = SimpleQueue()
-        self._streams: dict[str, Stream] = {}  # keyed by request id; only the engine's thread uses it
+        self._streams: dict[str, Stream] = {}  # keyed by request id; only the engine's thread uses this dict
         self._is_stopping = False
         self._thread: threading.Thread | None = None
         self.broken = asyncio.Event()  # set after `serve` raised `error`, which should never happen
@@ -119,8 +119,8 @@ class AsyncEngine:
         self._over = asyncio.Event()  # set when the thread ends
 
     async def start(self) -> None:
-        """Start the thread, and make the engine in this thread. If `make_engine` raises an error, or this coroutine is
-        cancelled, wait until the thread has ended, then raise this error or CancelledError."""
+        """Start the engine's thread, which makes the engine. If `make_engine` raises an error, or this coroutine is
+        cancelled, wait until the thread has ended, then raise that error or CancelledError."""
         self._loop = asyncio.get_running_loop()
         made: Future[None] = Future()
         made.set_running_or_notify_cancel()  # now nothing can cancel `made`, and the thread may set its result
@@ -233,7 +233,7 @@ class AsyncEngine:
 
         Raises:
             EngineStoppedError: the engine is stopping (`is_stopping`).
-            QueueFullError: there would be more than max_requests requests at the same time.
+            QueueFullError: with these requests, more than max_requests requests would run or wait.
 
         Task: w3d7.2
         """
@@ -259,7 +259,7 @@ class AsyncEngine:
             engine.abort(stream.request.id)  # does nothing if the request has finished
 
     def publish(self, request: Request) -> None:
-        """Publish an update about a request, if a client listens. The engine's thread calls this method."""
+        """Publish an update about a request, if the request has a stream. The engine's thread calls this method."""
         if request.id in self._streams:
             self._streams[request.id].publish()
 
@@ -279,10 +279,10 @@ class AsyncEngine:
 
 
 def _join(thread: threading.Thread) -> None:
-    """Wait until a thread has ended, not only for Python, but also for the operating system.
+    """Wait until a thread has ended, both in Python and in the operating system.
 
-    Each thread has MLX random keys of its own, and needs Python to free these keys when it ends. Up to Python 3.12,
-    `join` returns before the keys are freed, and a process that exits at that moment is aborted.
+    Each thread has MLX random keys of its own, which the Python interpreter frees when the thread ends. Up to Python
+    3.12, `join` returns before the keys are freed, and a process that exits at that moment is aborted.
     """
     thread.join()
     while Path(f"/proc/self/task/{thread.native_id}").exists():  # on Linux, the end of a thread removes this folder

@@ -10,9 +10,9 @@ __all__ = ["Batch", "Chunk"]
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive tokens of one request, at positions start to end (exclusive), and the data needed to compute them.
+    """Consecutive tokens of one request, at positions start to end (exclusive), and the data to compute these tokens.
 
-    num_logits: how many of the chunk's last rows need logits: none if tokens of the request are still pending after the
+    num_logits: how many of the chunk's last rows need logits: 0 if tokens of the request are still pending after the
     chunk, otherwise 1 plus the number of guesses (day 6).
     pages: the request's pages, with room for all positions before `end`.
     """
@@ -33,7 +33,7 @@ class Batch:
     """The plan of one step: chunks of different requests.
 
     preempted: the ids of the requests that lost their pages to make room for this batch (day 3). num_tokens: T, the
-    number of tokens in all chunks together, and so the number of rows of the step.
+    number of tokens in all chunks together, which is also the number of the step's rows.
     """
 
     chunks: list[Chunk] = field(default_factory=list)
@@ -47,6 +47,6 @@ class Batch:
         self.num_tokens += len(chunk.tokens)
 
     def withdraw(self, request: Request) -> None:
-        """Take the chunk of a request out of the batch, if there is one."""
+        """Remove a request's chunk from the batch, if the batch has such a chunk."""
         self.chunks = [chunk for chunk in self.chunks if chunk.request is not request]
         self.__post_init__()

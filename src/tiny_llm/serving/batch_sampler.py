@@ -22,7 +22,7 @@ _FIRST = 256  # how many of a row's largest logits the filters look at first
 
 @dataclass(frozen=True)
 class Settings:
-    """The sampling parameters of N rows: each field is an array with one value per row, as in `make_sampler`."""
+    """The sampling parameters of N rows. Each field is a parameter of `make_sampler`, with one value per row."""
 
     temperature: NDArray[np.float32]
     top_k: NDArray[np.int64]
@@ -44,7 +44,7 @@ class Settings:
         return keeps
 
     def rows(self, which: NDArray[np.intp]) -> "Settings":
-        """Return the parameters of some rows. which: the indices of these rows."""
+        """Return the parameters of the rows with these indices."""
         return Settings(self.temperature[which], self.top_k[which], self.top_p[which], self.min_p[which])
 
 
@@ -69,13 +69,13 @@ def sample_rows(logits: Logits, settings: Settings, chances: NDArray[np.float64]
 
     Sort a row's logits, the largest first, and equal logits by token id, the smallest first. Each filter keeps a
     beginning of this list. Top-k keeps top_k tokens (`apply_top_k` keeps more if several logits equal the smallest kept
-    one). Top-p scales the probabilities of these tokens so that they sum to 1, and keeps the shortest beginning whose
+    logit). Top-p scales the probabilities of these tokens so that they sum to 1, and keeps the shortest beginning whose
     probabilities sum to top_p or more. Min-p keeps the tokens at least min_p times as likely as the first token.
     Go through the kept tokens in the order of the vocabulary, and add up their probabilities, scaled so that the
     probabilities of all kept tokens sum to 1. The drawn token is the first token at which the sum exceeds the row's
-    chance. Compute the sums in float64, so that small probabilities count.
-    first: how many of a row's largest logits the filters look at first. If the filters may keep more tokens, they look
-    at all logits, so the drawn tokens are the same for every `first`. A row that keeps all tokens is not sorted.
+    number in `chances`. Compute the sums in float64, so that small probabilities count.
+    first: how many of a row's largest logits the filters look at first. If a filter may keep more tokens, all logits
+    are searched, so `first` never changes which tokens are drawn. A row that keeps all tokens is not sorted.
     Shapes: logits: N x V, chances: N, from 0 to less than 1 -> N tokens. No temperature is 0.
 
     Task: w3d2.3

@@ -16,7 +16,7 @@ __all__ = ["BatchedKVCache", "BatchedKVCacheLayer", "SlotRows", "Span", "attend_
 
 @dataclass(frozen=True)
 class Span:
-    """Rows first to last (exclusive) of a step, which hold the newest of a request's `length` stored positions."""
+    """The rows first to last (exclusive) of a step: the newest of a request's `length` stored positions."""
 
     first: int
     last: int
@@ -24,7 +24,7 @@ class Span:
 
     @classmethod
     def of(cls, chunks: Sequence[Chunk]) -> list["Span"]:
-        """Return the span of each chunk. Each span begins at the row where the previous one ends."""
+        """Return the span of each chunk. Each span begins at the row where the previous span ends."""
         ends = accumulate(len(chunk.tokens) for chunk in chunks)
         return [cls(end - len(chunk.tokens), end, chunk.end) for end, chunk in zip(ends, chunks, strict=True)]
 
@@ -73,7 +73,7 @@ class BatchedKVCacheLayer:
         self._attention = attention
 
     def store(self, key: mx.array, value: mx.array, slots: mx.array, positions: mx.array) -> None:
-        """Write row t's key and value to position positions[t] of slot slots[t], overwriting any older key and value.
+        """Write row t's key and value to position `positions[t]` of slot `slots[t]`, replacing older keys and values.
 
         The first call makes the arrays `keys` and `values`, with the dtypes of key and value.
         Shapes: key and value: T x H_kv x 1 x D, slots and positions: T, integers.
@@ -87,7 +87,7 @@ class BatchedKVCacheLayer:
         )
 
     def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None, rows: SlotRows) -> mx.array:
-        """Store all keys and values, then let each request's rows attend to its slot, as `RowsLayer.attend` says.
+        """Store all keys and values, then let each row attend to its request's slot, as `RowsLayer.attend` says.
 
         Task: w3d1.2
         """

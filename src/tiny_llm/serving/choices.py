@@ -17,8 +17,8 @@ __all__ = ["Choice"]
 class Choice:
     """A choice of an API call: a prompt, the request made from it, and the answer so far.
 
-    number: the index of this choice among the choices for the same prompt. echoed: the text that the answer begins
-    with. thoughts: the reader that separates thinking from the answer; None for a completion.
+    number: the index of this choice among the choices for the same prompt. echoed: the prompt's text if the answer
+    begins with it, otherwise "". thoughts: the reader that separates thinking from the answer; None for a completion.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Choice:
         return self.request
 
     def take(self, update: Update) -> Update:
-        """Return an update with all its fields filled in: echoed text, thinking, log-probabilities and counts."""
+        """Return the update with the echoed text, the thinking, the log-probabilities and the counts filled in."""
         seen = slice(self._num_seen, self._num_seen + len(update.tokens))
         text, self._num_seen, self._echoed = self._echoed + update.text, seen.stop, ""
         thoughts = self._all_thoughts[seen] or [None] * len(update.tokens)
@@ -70,7 +70,7 @@ class Choice:
         return text.thoughts if isinstance(text, ThinkingStream) else []
 
     def _logprobs(self, seen: slice, thoughts: Sequence[str | None]) -> list[Logprobs] | None:
-        """Return the log-probabilities of the answer's tokens; None if the client did not ask for them."""
+        """Return the log-probabilities of the answer's new tokens. Return None if the client asked for none."""
         if self.request is None or self._body.num_logprobs is None:
             return None
         pairs = zip(self.request.logprobs[seen], thoughts, strict=False)

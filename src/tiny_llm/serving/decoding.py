@@ -25,8 +25,8 @@ class Decoding:
     """
 
     def draft(self, batch: Batch, cache: RequestCache, max_length: int) -> Batch:
-        """Add guesses to the batch that the scheduler planned, and reserve room for them. Return the new batch. This
-        class adds no guesses.
+        """Add guesses to the batch that the scheduler planned, and reserve room for the guesses. Return the new batch.
+        This class adds no guesses.
 
         max_length: the engine's max_length.
         """
@@ -45,7 +45,7 @@ class Decoding:
         ]
 
     def forget(self, request: Request) -> None:
-        """Forget a finished request."""
+        """Drop all data about a finished request. This class keeps no such data."""
 
 
 def _next_tokens(request: Request, logits: mx.array) -> Chosen:
@@ -58,7 +58,7 @@ def _next_tokens(request: Request, logits: mx.array) -> Chosen:
 def next_token(request: Request, logits: mx.array) -> int:
     """Return the token that a request's own sampler chooses.
 
-    Shapes: logits: 1 x V, after all tokens of the request.
+    Shapes: logits: 1 x V, the logits after the request's last token.
 
     Raises:
         FloatingPointError: a logit is NaN or infinite.

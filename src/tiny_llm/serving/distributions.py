@@ -20,10 +20,10 @@ Probabilities: TypeAlias = NDArray[np.float32]  # N x V, each row sums to 1
 
 
 def sampler_of(params: SamplingParams) -> Sampler:
-    """Return a sampler that draws each token with one random number from its own generator.
+    """Return a sampler that draws each token with one random number from the sampler's own generator.
 
-    A sampler of `make_sampler` uses V random numbers per token, so with the same seed it draws other tokens, but with
-    the same probabilities. Raises ValueError if a parameter is out of range.
+    A sampler of `make_sampler` uses V random numbers per token, so with the same seed the two samplers draw different
+    tokens, but with the same probabilities. Raises ValueError if a parameter is out of range.
     """
     make_sampler(
         params.temperature, params.top_k, params.top_p, params.min_p, params.repetition_penalty, seed=params.seed
@@ -41,7 +41,7 @@ def probabilities(params: SamplingParams, logits: mx.array, tokens: Sequence[Seq
     """Return the probabilities with which a sampler with these parameters draws each token. At temperature 0, the
     likeliest token has probability 1.
 
-    tokens: for each row, all tokens so far.
+    tokens: for each row, all tokens of its request so far.
     Shapes: logits: N x V -> N x V.
 
     Raises:

@@ -22,20 +22,20 @@ class Drafter(Protocol):
     def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Draft]:
         """Return a draft for each request: guesses of the tokens that follow the request's tokens.
 
-        wanted: pairs of a request and the largest number of guesses for it. A draft may have fewer guesses, or none.
+        wanted: pairs of a request and how many guesses its draft may have. A draft may have fewer guesses, or none.
         """
 
     def forget(self, request: Request) -> None:
-        """Forget a finished request."""
+        """Drop all data about a finished request."""
 
 
 def propose_by_ngram(tokens: Sequence[int], count: int, longest: int = 3) -> list[int]:
-    """Look up where the text's last tokens occurred earlier, and guess the tokens that followed them there.
+    """Find where the text's last tokens occurred earlier, and guess the tokens that followed at that place.
 
-    Look up the last `longest` tokens first. If they did not occur earlier, look up one token fewer, and so on, down to
-    one token. If the tokens occurred in several earlier places, use the latest place, even if it overlaps the tokens
-    that you look up. The guess is the `count` tokens after that place, or fewer if the text ends sooner. The guess is
-    empty if not even the last token occurred earlier, or if `count` is 0.
+    Look up the last `longest` tokens first. If these tokens did not occur earlier, look up one token less, and so on,
+    down to one token. If the tokens occurred in several earlier places, use the latest place, even if this place
+    overlaps the tokens that you look up. The guess is the `count` tokens after that place, or fewer if the text ends
+    sooner. The guess is empty if not even the last token occurred earlier, or if `count` is 0.
     Source: Saxena 2023, "Prompt Lookup Decoding".
 
     Task: w3d6.2
@@ -76,7 +76,7 @@ class _Copy:
 class ModelDrafter:
     """A drafter that guesses with a smaller model, which has the same vocabulary and a cache of its own.
 
-    copies: the parts of requests that the cache holds, keyed by request. A request that found no room has no entry.
+    copies: the parts of requests that the cache holds, keyed by request. A request without room there has no entry.
     """
 
     def __init__(self, model: CausalLM, cache: RequestCache):
@@ -84,8 +84,8 @@ class ModelDrafter:
         self.copies: dict[Request, _Copy] = {}
 
     def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Draft]:
-        """Return a draft for each request: its guesses, at most as many as `wanted` says, and the probabilities from
-        which they were drawn. Draw the guesses with the request's `params` and `random`.
+        """Return a draft for each request: guesses, at most as many as `wanted` says, and the probabilities from which
+        these guesses were drawn. Draw the guesses with the request's `params` and `random`.
 
         `take` returns the chunk on which the model runs to make a request's next guess: at first all of the request's
         tokens that the model has not run on, later the previous guess. One pass of the model makes one guess for each
@@ -101,8 +101,8 @@ class ModelDrafter:
         )
 
     def take(self, request: Request, guesses: Sequence[int]) -> Chunk | None:
-        """Return a chunk of the tokens and guesses that the model has not run on; only its last row needs logits.
-        Return None if the whole text is longer than the model's context, or if the cache has no room for the chunk."""
+        """Return a chunk of the tokens and guesses that the model has not run on. Only the chunk's last row needs
+        logits. Return None if the whole text exceeds the model's context, or if the cache has no room for the chunk."""
         tokens = [*request.tokens, *guesses]
         copy = self._copy(request) if len(tokens) <= self.model.config.max_position_embeddings else None
         if copy is None:
@@ -119,7 +119,7 @@ class ModelDrafter:
         self.copies[chunk.request].tokens += chunk.tokens
 
     def _copy(self, request: Request) -> _Copy | None:
-        """Return the part of a request that the cache holds; None if the cache has no room for the request."""
+        """Return the part of a request that the cache holds. Return None if the cache has no room for it."""
         if request not in self.copies:
             copy = _Copy(list(request.tokens))
             if not self.cache.open(copy):

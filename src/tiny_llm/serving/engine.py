@@ -28,7 +28,7 @@ class Observer(Protocol):
 
 
 def batch_logits(model: CausalLM, batch: Batch, cache: RequestCache) -> mx.array:
-    """Run the model once on all tokens of a batch. Return the logits of the rows that need them.
+    """Run the model once on all tokens of a batch. Return the logits of the rows that need logits.
 
     Call the model with the cache from `cache.step`. Each token is a row of its own, in the order of the chunks. The
     last num_logits rows of each chunk need logits.
@@ -44,8 +44,8 @@ def batch_logits(model: CausalLM, batch: Batch, cache: RequestCache) -> mx.array
 class Engine:
     """An engine, which serves a scheduler's requests with a model.
 
-    Requests may be added and aborted between any two steps. observers: objects that are told of each step and abort.
-    is_checked: whether `check_integrity` is called after each step. decoding: the object that chooses tokens.
+    Requests may be added and aborted between any two steps. observers: objects that the engine notifies of steps and
+    aborts. is_checked: whether to call `check_integrity` after each step. decoding: the object that chooses tokens.
     """
 
     def __init__(
@@ -68,10 +68,10 @@ class Engine:
         return bool(self.scheduler.running or self.scheduler.waiting)
 
     def add(self, request: Request) -> None:
-        """Take one more request, which the next steps serve.
+        """Add a request, which the next steps serve.
 
         Raises:
-            ValueError: a request with the same id is being served; this request was served earlier; its prompt has a
+            ValueError: a request with the same id is being served; this request was served earlier; the prompt has a
                 token id outside the vocabulary, or leaves no room for output in the model's context or in the cache.
         """
         self._check_new(request)
@@ -81,8 +81,8 @@ class Engine:
         """End the request with this id at once, and free its room in the cache. Return the request, or None if there is
         no such request.
 
-        error: why the request cannot go on; its finish_reason becomes "error". None means that the client no longer
-        wants the request; its finish_reason becomes "abort".
+        error: the exception that ends the request, whose finish_reason becomes "error". None means that the client no
+        longer wants the request, whose finish_reason becomes "abort".
         """
         request = self.scheduler.find(id)
         if request is not None:
@@ -97,8 +97,8 @@ class Engine:
         in the batch.
 
         If the model raises an exception, nothing has been committed, so there is nothing to undo: room stays reserved,
-        requests that began stay running, and the next step plans the same tokens again. If the sampling of one request
-        fails, this request finishes with the error, and all other requests go on.
+        requests that have begun stay running, and the next step plans the same tokens again. If the sampling of one
+        request fails, this request finishes with the error, and all other requests go on.
         """
         batch = self.plan()
         logits = batch_logits(self.model, batch, self.scheduler.cache) if batch.chunks else mx.zeros((0, 0))
@@ -140,7 +140,7 @@ class Engine:
         )
 
     def leave(self, request: Request) -> None:
-        """Remove a request from the decoding, and from the scheduler, which frees the request's room in the cache."""
+        """Remove a request from `decoding`, and from the scheduler, which frees the request's room in the cache."""
         self.scheduler.remove(request)
         self.decoding.forget(request)
 

@@ -58,7 +58,7 @@ async def _ended(tasks: Sequence["asyncio.Future[Any]"]) -> None:
 class EventStream:
     """A response that consists of server-sent events.
 
-    events: a generator of the events' texts, each a single line. timeout: the seconds that the whole response may take;
+    events: a generator of the events' texts, each a single line. timeout: how many seconds the whole response may take;
     None means no limit.
     Source: WHATWG, "HTML Living Standard", section 9.2, server-sent events.
     """
@@ -82,10 +82,10 @@ class EventStream:
         """Send each event, encoded, as soon as it comes.
 
         Send the status, 200, right before the first event, or at the end if there was no event. If an ApiError occurs
-        before the status is sent, or while `send` is still waiting to send it, raise this error, so that the client
-        gets the error's own status. A later ApiError, including that of the time limit, becomes the last event: its
-        body as JSON. When the client goes away, send nothing more. In all these cases, close `events` before you send
-        anything else, so that the generator frees all that it holds.
+        before the status is sent, or while `send` is still waiting to send the status, raise this error, so that the
+        client gets the error's own status. Send a later ApiError, including that of the time limit, as the last event:
+        the error's body as JSON. When the client goes away, send nothing more. In all these cases, close `events`
+        before you send anything else, so that the generator frees its resources.
 
         Task: w3d7.4
         """

@@ -15,7 +15,7 @@ __all__ = ["Latencies", "Recorder", "StepRecord", "latencies", "percentile"]
 
 @dataclass(frozen=True)
 class Latencies:
-    """The waiting times of one request, in the unit of the clock.
+    """The waiting times of one request, in the clock's unit.
 
     first: the time from the request's arrival to its first token. between: the times from each token to the next.
     """
@@ -25,8 +25,8 @@ class Latencies:
 
 
 def latencies(arrival: float, token_times: Sequence[float]) -> Latencies:
-    """Return the waiting times of a request that arrived at `arrival`, and whose tokens, one or more, came at
-    `token_times`, in order.
+    """Return the waiting times of a request that arrived at `arrival`, and got its tokens at `token_times`, in order.
+    There is at least one token.
 
     Task: w3d2.2
     """

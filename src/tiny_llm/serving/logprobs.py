@@ -17,7 +17,7 @@ _LEAST = -9999.0  # OpenAI's API reports this number for a token that is practic
 
 
 def rows_of(logits: mx.array) -> Logits:
-    """Return logits as a NumPy array in float32, after waiting until they are computed."""
+    """Return logits as a NumPy array in float32. Wait until MLX has computed the logits."""
     rows: Logits = np.asarray(logits.astype(mx.float32))
     return rows
 
@@ -26,7 +26,7 @@ def biased(logits: Logits, requests: Sequence[Request]) -> Logits:
     """Apply each request's logit_bias, presence_penalty and frequency_penalty to its row of logits. Return a new array
     if any request has one of these settings, otherwise the logits themselves.
 
-    Week 4 also rules out the tokens that a grammar does not allow.
+    In week 4, this function also rules out the tokens that a grammar does not allow.
     Shapes: logits: N x V, for N requests -> N x V.
     """
     changes = {row: request for row, request in enumerate(requests) if request.params.changes_logits}
@@ -43,10 +43,10 @@ def biased(logits: Logits, requests: Sequence[Request]) -> Logits:
 
 
 def note_logprobs(logits: Logits, requests: Sequence[Request], tokens: Sequence[int | None]) -> None:
-    """For each request that asks for log-probabilities, append those of its next token to `request.logprobs`.
+    """For each request that asks for log-probabilities, append its next token's `Logprobs` to `request.logprobs`.
 
     logits: the model's own logits, before any change. tokens: the next token of each request; None if a request has no
-    next token, in which case nothing is appended for this request.
+    next token, so nothing is appended to its `logprobs`.
     Shapes: logits: N x V, for N requests and N tokens.
     """
     for row, request, token in zip(logits, requests, tokens, strict=True):

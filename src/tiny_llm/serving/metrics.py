@@ -25,8 +25,8 @@ _MOST_ENDED = 8  # requests that `Metrics.ended` remembers
 
 @dataclass(frozen=True)
 class Ended:
-    """A finished request. prompt, output: how many tokens each has. first: seconds from the request's arrival to its
-    first token; None if it got no token. rate: tokens per second after the first token; None without a second token."""
+    """A finished request. prompt, output: their token counts. first: seconds from arrival to the first token; None
+    without a first token. rate: tokens per second after the first token; None without a second token."""
 
     id: str
     prompt: int
@@ -38,8 +38,8 @@ class Ended:
 
 @dataclass
 class _Progress:
-    """The progress of a request. arrival: when it arrived. first: when it got its first token. last: when it got its
-    latest token or, without a token, when it arrived. has_begun: whether its prompt has been counted."""
+    """The progress of a request. arrival: when the request arrived. first: when its first token came. last: when its
+    latest token came or, without a token, `arrival`. has_begun: whether the prompt's tokens have been counted."""
 
     arrival: float
     last: float
@@ -51,7 +51,7 @@ class _Progress:
 
 
 class Metrics:
-    """An observer that counts what an engine does. All methods but `text` run in the engine's thread.
+    """An observer that counts requests, tokens and pages. All methods but `text` run in the engine's thread.
 
     ended: the last few finished requests, the latest first.
     """

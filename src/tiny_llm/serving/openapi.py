@@ -69,7 +69,7 @@ def describe(*, has_key: bool, defaults: Mapping[str, Any] | None = None) -> _Js
 
 
 def index(description: Mapping[str, Any]) -> Index:
-    """Return the answer at the base URL: how to use this URL, and the endpoints in the description."""
+    """Return the answer to a GET of the base URL: how to use this URL, and the endpoints in the description."""
     paths = description["paths"].items()
     endpoints = [f"{method.upper()} {path}" for path, found in paths for method in found if method in ("get", "post")]
     return Index(message=_INDEX, endpoints=endpoints)

@@ -1,4 +1,4 @@
-"""Pages: memory in pieces of equal size, which are handed out, shared and given back."""
+"""Pages: pieces of memory, all of the same size, which a pool allocates, shares and frees."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ class PagePool:
         """Take `count` free pages, all of them or none. Return the pages, each of which then has one holder.
 
         Raises:
-            OutOfPagesError: fewer pages are free; then nothing has changed.
+            OutOfPagesError: fewer than `count` pages are free; then the pool has not changed.
 
         Task: w3d3.1
         """
@@ -69,8 +69,8 @@ class PagePool:
         """Take one holder away from each of these pages. A page without a holder is free again.
 
         Raises:
-            ValueError: a page is free, or would be released more often than it is held. `_check_held` (given) raises
-                this error; nothing has changed then.
+            ValueError: a page is free, or would lose more holders than it has. `_check_held` (given) raises this error;
+                nothing has changed then.
 
         Task: w3d3.1
         """
@@ -82,8 +82,8 @@ class PagePool:
         )
 
     def check_integrity(self, held: Mapping[int, int]) -> None:
-        """Raise AssertionError unless exactly the pages in `held` are held, each by held[page] holders, and each other
-        page is listed as free once."""
+        """Raise AssertionError unless exactly the pages in `held` have holders, held[page] each, and the list of free
+        pages contains each other page once."""
         found = {page: count for page, count in enumerate(self._holders) if count}
         assert found == held, f"holders of pages: counted {found}, there are {dict(held)}"
         free = sorted(self._free)

@@ -35,7 +35,7 @@ class PageRows:
 
     @cached_property
     def arrays(self) -> tuple[mx.array, mx.array]:
-        """Return tables and spans in the form that a kernel needs (day 4), made once for all layers.
+        """Return tables and spans as arrays for a kernel (day 4). All layers of a step share these arrays.
 
         Shapes: -> R x W and R x 3, int32, for R chunks. W is the longest table's length; zeros fill up shorter tables.
         """
@@ -59,7 +59,7 @@ class PagedKVCacheLayer:
         self._attention = attention
 
     def store(self, key: mx.array, value: mx.array, pages: mx.array, places: mx.array) -> None:
-        """Write row t's key and value to place places[t] of page pages[t], overwriting any older key and value.
+        """Write row t's key and value to place `places[t]` of page `pages[t]`, overwriting any older key and value.
 
         The first call makes the arrays `keys` and `values`, with the dtypes of key and value.
         Shapes: key and value: T x H_kv x 1 x D, pages and places: T, integers.
@@ -123,10 +123,10 @@ class KernelPagedKVCacheLayer(PagedKVCacheLayer):
 
 
 class Prefixes:
-    """An object that remembers, for later requests, the pages that a step computed. This class remembers nothing."""
+    """An object that remembers, for later requests, the pages that a step filled. This class remembers nothing."""
 
     def open(self, cache: "PagedKVCache", stored: Stored) -> bool:
-        """Share the remembered pages of a request's text, and reserve the missing ones, as `RequestCache.open` says."""
+        """Share the remembered pages of a request's text, and reserve the others, as `RequestCache.open` says."""
         return cache.reserve(stored, len(stored.tokens))
 
     def keep(self, stored: Stored) -> None:
@@ -145,8 +145,8 @@ class PagedKVCache:
 
     A page has room for `pool.page_size` positions of one request, in every layer. A request's `pages` are in the order
     of its positions.
-    prefixes: an object that remembers the pages of texts that were computed earlier (day 5). make_layer: a function
-    that makes a layer from a number of pages and a page size (day 4).
+    prefixes: an object that remembers the pages of earlier requests' texts (day 5). make_layer: a function that makes a
+    layer from a number of pages and a page size (day 4).
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class PagedKVCache:
 
     def commit(self, stored: Stored, num_computed_tokens: int) -> None:
         """Count the first num_computed_tokens tokens as computed, and call `prefixes.keep`. Then give back the last
-        pages if the request's tokens, computed or not, do not need them: the pages of rejected guesses, for example.
+        pages if the request's tokens, computed or not, do not need these pages: after rejected guesses, for example.
 
         Task: w3d3.2
         """
@@ -203,8 +203,8 @@ class PagedKVCache:
         )
 
     def step(self, chunks: Sequence[Chunk]) -> StepCache:
-        """Return the cache of a step, as `RequestCache` says. The cache's `PageRows` contains the page and the place of
-        each row, and the pages of each chunk's request.
+        """Return the cache of a step, as `RequestCache.step` says. The cache's `PageRows` contains the page and the
+        place of each row, and the pages of each chunk's request.
 
         Task: w3d3.3
         """

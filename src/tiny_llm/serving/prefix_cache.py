@@ -11,7 +11,7 @@ __all__ = ["PrefixCache"]
 
 
 class PrefixCache(Prefixes):
-    """A `Prefixes` that finds pages by their tokens, even after the request that filled them has finished.
+    """A `Prefixes` that finds a page by its tokens, even after the request that filled the page has finished.
 
     This cache remembers only pages full of committed tokens, so nothing is ever written to a page with several holders.
     tree: the tree of all known pages.
@@ -41,11 +41,11 @@ class PrefixCache(Prefixes):
         )
 
     def keep(self, stored: Stored) -> None:
-        """Insert a request's pages that are full of computed tokens into the tree, unless the tree knows them. Replace
-        the request's pages with the pages that `insert` returns.
+        """Insert a request's pages that are full of computed tokens into the tree, unless the tree knows these pages.
+        Replace the request's pages with the pages that `insert` returns.
 
-        The last full page shows whether the tree knows all full pages: if the request is the only holder of this page,
-        the tree does not know it.
+        The last full page shows whether the tree knows all full pages: if the request is the only holder of that page,
+        the tree does not know the page.
 
         Task: w3d5.4
         """

@@ -1,4 +1,4 @@
-"""A tree of pages, which finds a page by the tokens in it and all earlier tokens of the text."""
+"""A tree of pages, which finds a page by the page's tokens and all earlier tokens of the text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Node", "PrefixTree", "common"]
 
 
 class Node:
-    """A page full of tokens, which follow the tokens of its ancestors. The root has no tokens and no page.
+    """A page full of tokens, which follow the ancestors' tokens. The root has no tokens and no page.
 
     tokens: exactly the tokens whose keys and values are in the page. children: the nodes that follow this one, keyed by
     their tokens. last_used: the time of the node's last use, as a number that grows with every use of a node.
@@ -32,7 +32,7 @@ class Node:
 
 
 class PrefixTree:
-    """A tree that finds the pages of a text's beginning. The tree is one of the holders of each page in it.
+    """A tree that finds the pages of a text's beginning. The tree is one of the holders of each of its pages.
 
     A request that holds the page of a node also holds the pages of all the node's ancestors. So if only the tree holds
     a page, no request holds the page of a descendant.
@@ -48,7 +48,7 @@ class PrefixTree:
         self._by_use: dict[int, Node] = {}  # keyed by page, the least recently used first
 
     def touch(self, node: Node) -> None:
-        """Record that a node is used now, so it is the most recently used node."""
+        """Record that a node is used now, which makes it the most recently used node."""
         self._time += 1
         node.last_used = self._time
         self._by_use.pop(node.page, None)
@@ -60,7 +60,7 @@ class PrefixTree:
 
         First come whole pages, as long as a child has exactly the next tokens of the text. Then comes at most one page
         that matches in part: the page of the child that has the longest beginning in common with the rest of the text,
-        one token or more. Of this page, only the positions in common count.
+        one token or more. Of this page, count only the positions in common.
         Touch each node that is found, parents first. No page gets a new holder.
 
         Task: w3d5.1
@@ -73,12 +73,12 @@ class PrefixTree:
 
     def insert(self, tokens: Sequence[int], pages: Sequence[int]) -> list[int]:
         """Remember the whole pages of a text. Return the pages that the holder of `pages` has to use from now on, as
-        many as `pages` contains.
+        many pages as before.
 
         tokens: the text from its beginning; the tokens after the last whole page are ignored. pages: the holder's
         pages, in order, at least one for each whole page; the pages after the last whole page are returned as they are.
         A page whose tokens are new to the tree becomes a node, and the tree becomes one more holder of the page. If the
-        tree knows these tokens on another page, the holder shares the tree's page, and releases its own. Touch each
+        tree has another page for these tokens, the holder shares the tree's page, and releases its own page. Touch each
         node on the way, parents first.
 
         Task: w3d5.2

@@ -15,16 +15,16 @@ from ..thinking import Thinking
 __all__ = ["Prompts"]
 
 _T = TypeVar("_T")
-_LONG = 1 << 14  # letters
+_LONG = 1 << 14  # characters or tokens
 
 
 class Prompts:
     """Workers that parse bodies, fill in the chat template and encode texts, each in a thread of its own.
 
     A thread does one task after the other. A task that has not begun is dropped when nothing waits for it any more; a
-    task that has begun ends soon, because `Room` and `ChatTemplate` limit it. Long texts have a thread of their own, so
-    that short texts do not wait for them, and a tokenizer of their own, because only one thread may use a tokenizer at
-    a time.
+    task that has begun ends soon, because `Room` and `ChatTemplate` limit the task. Long texts have a thread of their
+    own, so that short texts do not wait for long texts, and a tokenizer of their own, because only one thread may use a
+    tokenizer at a time.
     """
 
     def __init__(self, tokenizer: Any, max_length: int):
@@ -56,7 +56,7 @@ class Prompts:
         return list(prompt), str(encoder.decode(prompt))
 
     async def encode_chat(self, messages: Sequence[Mapping[str, str]], thinks: bool) -> list[int]:
-        """Return a conversation as tokens. Raises TooLongError, or ValueError if no chat template accepts it."""
+        """Return a conversation as tokens. Raises TooLongError, or ValueError as `ChatPrompt.of` does."""
         made = await self._in_thread("fill-in", lambda: ChatPrompt.of(self._template, messages, thinks=thinks))
         name = _encoder_for(sum(map(len, made.parts)))
         return await self._in_thread(name, lambda: made.encode(self._encoders[name], self._room))
@@ -82,5 +82,5 @@ class Prompts:
 
 
 def _encoder_for(length: int) -> str:
-    """Return the name of the thread that encodes a prompt. length: the length of the prompt, in letters or tokens."""
+    """Return the name of the thread that encodes a prompt. length: the prompt's length, in characters or tokens."""
     return "encode" if length < _LONG else "encode-long"

@@ -1,6 +1,6 @@
 """The parameters of OpenAI's API that this server supports. Given.
 
-`parsing.py` refuses every parameter that is not listed here, and names it, so that no parameter is silently ignored.
+`parsing.py` refuses every other parameter by name, so that the server never silently ignores a parameter.
 Source: "OpenAI API reference", completions and chat completions, platform.openai.com/docs/api-reference.
 """
 
@@ -58,7 +58,7 @@ def _is_prompt(value: Any) -> bool:
 
 _Several: TypeAlias = Annotated[list[_Prompt], Field(min_length=1, max_length=MOST_ITEMS)]
 _Prompts: TypeAlias = Annotated[
-    list[Any],  # `_prompts` looks at each token once
+    list[Any],  # `_prompts` checks each token, so pydantic does not have to
     BeforeValidator(_prompts, json_schema_input_type=_Prompt | _Several),
 ]
 _Bias: TypeAlias = Annotated[float, Field(ge=-100, le=100)]
@@ -95,7 +95,7 @@ class GenerationRequest(Parameters):
 
     @property
     def default_max_tokens(self) -> int | None:
-        """Return max_tokens for a client that does not set it; None means as many tokens as there is room for."""
+        """Return max_tokens for a client that sets none; None means as many tokens as the context has room for."""
         return None
 
     @property
@@ -105,7 +105,7 @@ class GenerationRequest(Parameters):
 
     @property
     def has_usage(self) -> bool:
-        """Tell whether a stream ends with an event that contains the numbers of tokens."""
+        """Tell whether a stream ends with an event that contains the token counts."""
         return self.stream_options is not None and self.stream_options.include_usage
 
     def sampling(self, max_tokens: int, choice: int = 0) -> SamplingParams:
@@ -188,7 +188,7 @@ class ChatRequest(GenerationRequest, HarmlessDefaults):
 
     @property
     def wants_thinking(self) -> tuple[str, bool | None]:
-        """Return the name and value of the parameter that turns thinking on or off. The value is None if unset."""
+        """Return the name and value of the parameter that turns thinking on or off. An unset value is None."""
         if self.reasoning_effort is not None:
             return "reasoning_effort", self.reasoning_effort != "none"
         return "chat_template_kwargs", self.chat_template_kwargs.enable_thinking

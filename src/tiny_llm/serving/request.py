@@ -1,4 +1,4 @@
-"""A request: a prompt and its parameters, and all the state that serving keeps for it."""
+"""A request: a prompt, its parameters, and all the state that serving keeps for the request."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Status(Enum):
 
 
 class TextStream:
-    """A request's growing text, which has only complete characters, and ends before the first stop string.
+    """A request's growing text, which contains only complete characters, and ends before the first stop string.
 
     text: the part of the text that no later token can change. found: whether a stop string was found.
     """
@@ -39,7 +39,7 @@ class TextStream:
         return self._stops.found
 
     def add(self, token: int) -> None:
-        """Take the next token."""
+        """Add the text of the next token."""
         self.text += self._stops.add(self._detokenizer.add(token))
 
     def finish(self) -> None:
@@ -59,16 +59,16 @@ class Draft:
 
 
 class Request:
-    """A prompt, the tokens generated for it, and all the state that serving keeps for it.
+    """A prompt, its parameters and output, and all the state that serving keeps for the request.
 
     id: a name that no other request has. prompt, output: token ids; the output never contains an end token (`add`).
     text: an object that turns the output into text; None if no text is needed.
     finish_reason: why the request finished: "stop" (an end token or stop string came), "length" (it has all tokens that
-    it may have), "abort" (its client no longer wants it), "error" (`error` is the exception); until then None.
-    pages: the cache's pages that hold its keys and values, in the order of its positions. A slot is one long page.
-    num_computed_tokens: how many of its first tokens are computed: their keys and values are in these pages.
+    it may have), "abort" (its client no longer wants it), "error" (`error` is the exception). Until then, it is None.
+    pages: the cache's pages that hold the request's keys and values, in the order of positions; a slot is one page.
+    num_computed_tokens: how many of the request's first tokens have their keys and values in these pages.
         `RequestCache.commit` raises this number after a step. The next step writes to positions after these tokens.
-    num_cached_tokens: how many tokens of its prompt the cache held when the request first ran (day 5); None until
+    num_cached_tokens: how many of the prompt's tokens were in the cache when the request first ran (day 5); None until
         then.
     logprobs: the log-probabilities of each chosen token, an end token included, if `params.num_logprobs` asks for them.
     draft: the guesses for the current step; None means no guesses (day 6). num_drafted, num_accepted: how many tokens
@@ -126,7 +126,7 @@ class Request:
         return self.num_tokens - self.num_computed_tokens
 
     def add(self, token: int, eos_token_ids: Collection[int], max_length: int) -> None:
-        """Take the next token: append it to the output, and finish the request if it ends here.
+        """Append the next token to the output, and finish the request if this token ends it.
 
         The request ends with "stop" at one of eos_token_ids, unless it ignores these, and at one of its own
         stop_token_ids: such a token is added to neither output nor text. The request also ends with "stop" if the text
@@ -143,8 +143,8 @@ class Request:
         )
 
     def finish(self, reason: FinishReason, error: Exception | None = None) -> None:
-        """End the request for this reason. After an error, the text stays as it is, because the text may have raised
-        the error."""
+        """End the request for this reason. After an error, leave the text as it is, because decoding the text may
+        have raised the error."""
         self.status, self.finish_reason, self.error = Status.FINISHED, reason, error
         if self.text is not None and error is None:
             self.text.finish()

@@ -17,7 +17,7 @@ _Json = dict[str, Any]
 
 
 def joined(updates: Sequence[Update]) -> Update:
-    """Join all updates of a choice into one."""
+    """Join all updates of a choice into one update."""
     thinking = [each.thinking for each in updates if each.thinking is not None]
     logprobs = [each.logprobs for each in updates if each.logprobs is not None]
     return Update(
@@ -34,7 +34,7 @@ class Writer:
     """A writer of the answer to a call, whole or in chunks. All chunks have the same id, time (`created`, in seconds
     since 1970) and model name. The pydantic models in `answers.py` check the result."""
 
-    whole: tuple[type[Sent], str]  # the model of the whole answer, and its name in OpenAI's API
+    whole: tuple[type[Sent], str]  # the pydantic model of a whole answer, and the answer's name in OpenAI's API
     part: tuple[type[Sent], str]
 
     def __init__(self, id: str, created: int, model: str, tokenizer: Any):
@@ -47,7 +47,7 @@ class Writer:
         return self._sent(*self.whole, [self._choice(i, each) for i, each in enumerate(choices)], counts)
 
     def begin(self, index: int) -> Sent | None:
-        """Return the event with which a choice's stream begins; None if there is no such event."""
+        """Return the event with which a choice's stream begins. Return None if there is no such event."""
         return None
 
     def chunk(self, index: int, update: Update) -> Sent:
@@ -55,7 +55,7 @@ class Writer:
         return self._sent(*self.part, [self._delta(index, update)])
 
     def end(self, counts: Counts) -> Sent:
-        """Return the last event, with the numbers of tokens, for a client that asked for usage."""
+        """Return a stream's last event, which reports the token counts to a client that asked for usage."""
         return self._sent(*self.part, [], counts)
 
     def _sent(self, kind: type[Sent], name: str, choices: Sequence[_Json], counts: Counts | None = None) -> Sent:
@@ -63,11 +63,11 @@ class Writer:
         return kind.model_validate(found if counts is None else {**found, "usage": _usage(counts)})
 
     def _choice(self, index: int, update: Update) -> _Json:
-        """Return a whole choice as the API writes it."""
+        """Return a whole choice in the form of OpenAI's API."""
         raise NotImplementedError
 
     def _delta(self, index: int, update: Update) -> _Json:
-        """Return an update of a choice as the API writes it."""
+        """Return an update of a choice in the form of OpenAI's API."""
         raise NotImplementedError
 
     def _text(self, token: int) -> str:
@@ -79,7 +79,7 @@ class CompletionWriter(Writer):
 
     def __init__(self, *about: Any):
         super().__init__(*about)
-        self._offsets: Counter[int] = Counter()  # the length of each choice's text so far, in letters
+        self._offsets: Counter[int] = Counter()  # the length of each choice's text so far, in characters
 
     def _choice(self, index: int, update: Update) -> _Json:
         logprobs = None if update.logprobs is None else self._logprobs(index, update.logprobs)
@@ -131,8 +131,8 @@ class ChatWriter(Writer):
 
 
 def _reasoning(thinking: str | None) -> _Json:
-    """Return the thinking under the two names that servers and clients use: DeepSeek's, and vLLM's newer one. OpenAI's
-    API has no field for thinking."""
+    """Return the thinking under the two names that servers and clients use: DeepSeek's name, and vLLM's newer name.
+    OpenAI's API has no field for thinking."""
     return {} if thinking is None else {"reasoning_content": thinking, "reasoning": thinking}
 
 
@@ -151,16 +151,16 @@ def _usage(counts: Counts) -> _Json:
 
 
 def _bytes_of(piece: str) -> list[int] | None:
-    """Return the bytes that a token's name stands for in a byte-level vocabulary. Return None if a letter of the name
-    stands for no byte."""
+    """Return the bytes that a token's name stands for in a byte-level vocabulary. Return None if a character of the
+    name stands for no byte."""
     table = _byte_names()
     return [table[letter] for letter in piece] if all(letter in table for letter in piece) else None
 
 
 @cache
 def _byte_names() -> dict[str, int]:
-    """Return the byte that each letter stands for, keyed by letter. The letter of a printable byte has the byte's own
-    number. The letters of the other bytes have the numbers from 256 on, in order.
+    """Return the byte that each character stands for, keyed by character. A printable byte is written as the character
+    with the same code point. The other bytes are written as the characters from code point 256 on, in order.
 
     Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.2.
     """

@@ -14,11 +14,11 @@ class SamplingParams:
 
     max_tokens: how many tokens the output may have, at least one. temperature to seed: as in `make_sampler`, which
     checks these values.
-    stop: strings before which the text is cut. stop_token_ids: tokens that end the output, like the model's own end
-    tokens. ignore_eos: whether the model's own end tokens are ignored.
-    logit_bias: pairs of a token and a number that is added to its logit. presence_penalty: a number that is subtracted
-        from the logit of each token in the output. frequency_penalty: a number that is subtracted from the logit of a
-        token once for each time that the token is in the output.
+    stop: strings; the text ends before the first of them that occurs. stop_token_ids: tokens that end the output, like
+    the model's own end tokens. ignore_eos: whether the model's own end tokens are ignored.
+    logit_bias: pairs of a token and a number that is added to the token's logit. presence_penalty: a number that is
+        subtracted from the logit of each token in the output. frequency_penalty: a number that is subtracted from the
+        logit of a token once for each occurrence of the token in the output.
     num_logprobs: how many of the likeliest tokens are reported for each position, in addition to the chosen token. None
         means that no token is reported.
 
@@ -48,7 +48,7 @@ class SamplingParams:
 
     @property
     def is_greedy(self) -> bool:
-        """Tell whether each token is the one with the largest logit."""
+        """Tell whether the sampler always chooses the token with the largest logit."""
         return self.temperature == 0 and self.repetition_penalty == 1
 
     @property

@@ -38,7 +38,7 @@ class TokenBudget(Budget):
         self.num_tokens = num_tokens
 
     def order(self, running: Sequence[Request]) -> list[Request]:
-        """Return first the requests that have one pending token, then the requests that have more, both groups in the
+        """Return first the requests that have one pending token, then the requests that have several, each group in the
         order of `running`.
 
         So every request that generates gets its token in every step, and prompts share the rest of the budget.
@@ -113,8 +113,8 @@ class Scheduler:
     preemption: the object that makes room for running requests (day 3).
 
     Raises:
-        ValueError: max_running is less than 1, or larger than the number of tokens in the budget: then some requests
-            that generate would get no token in a step.
+        ValueError: max_running is less than 1, or larger than the number of tokens in the budget: then in some steps, a
+            request that generates would get no token.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class Scheduler:
         yield from self.waiting
 
     def begin(self) -> Request | None:
-        """Let the oldest waiting request run, if there is one, if fewer than `max_running` run, and if there is room.
+        """Let the oldest waiting request run, if fewer than `max_running` requests run, and if there is room.
 
         `cache.open` reserves room for all tokens of the request, or returns False. Move the request from the front of
         `waiting` to the end of `running`, with the status RUNNING. Return the request, or None if nothing changed.

@@ -1,4 +1,4 @@
-"""An OpenAI-compatible server: HTTP on one side, an `AsyncEngine` on the other."""
+"""An OpenAI-compatible server, which connects HTTP clients with an `AsyncEngine`."""
 
 import secrets
 import time
@@ -59,9 +59,9 @@ class ServedModel:
 @dataclass(frozen=True)
 class Limits:
     """The limits for clients. max_body: how many bytes a body may have. timeout: how many seconds a request may take.
-    api_key: the key that clients have to send; None means that no key is needed. origins: web pages, other than the
-    server's own, whose scripts may send requests. names: the names, in addition to this machine's local names, by which
-    clients may call the server; None means any name."""
+    api_key: the key that clients have to send; None means that no key is needed. origins: the origins of web pages,
+    other than the server's own, whose scripts may send requests. names: the names, in addition to this machine's local
+    names, by which clients may call the server; None means any name."""
 
     max_body: int = 1 << 20
     timeout: float = 600.0
@@ -98,14 +98,14 @@ class Server:
         return Starlette(routes=routes, middleware=list(self._middleware()), exception_handlers=HANDLERS)
 
     def _middleware(self) -> Iterator[Middleware]:
-        """Yield the layers through which a request passes on its way to the routes."""
+        """Yield the middleware through which a request passes on its way to the routes."""
         if self.limits.names is not None:
             yield Middleware(LocalHosts, names=self.limits.names)
         if origins := list(self.limits.origins):
             yield Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])
 
     def guarded(self, handler: _Handler) -> _Handler:
-        """Return a handler that refuses clients that do not know the key."""
+        """Return a handler that refuses clients that do not send the key."""
 
         async def guarded(request: HttpRequest) -> ASGIApp:
             key, (scheme, _, given) = self.limits.api_key, request.headers.get("authorization", "").partition(" ")
@@ -160,7 +160,7 @@ class Server:
     async def read(self, kind: Any, request: HttpRequest) -> Any:
         """Read and check the body of a client's request."""
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise ApiError(415, "Content-Type: expected application/json")  # web pages may send other types unasked
+            raise ApiError(415, "Content-Type: expected application/json")  # CORS lets any web page send other types
         body, most = bytearray(), self.limits.max_body
         async for part in request.stream():
             body += part
@@ -190,8 +190,8 @@ class Server:
         writer: Writer,
         thoughts: Callable[[], Thoughts | None] = lambda: None,
     ) -> ASGIApp:
-        """Serve n choices for each prompt, and answer as a whole or piece by piece. thoughts: a function that makes the
-        reader of a choice's thinking."""
+        """Serve n choices for each prompt. Return the whole answer, or a stream of its pieces. thoughts: a function
+        that makes the reader of a choice's thinking."""
         choices = []
         for tokens, text in prompts:
             max_tokens = self._max_tokens(body, len(tokens))

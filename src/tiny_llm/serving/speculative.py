@@ -18,7 +18,7 @@ __all__ = ["Speculative", "accept"]
 
 
 def accept(target: Probabilities, draft: Draft, random: np.random.Generator) -> list[int]:
-    """Return the next tokens: the guesses before the first rejected one, and one more token that is drawn here.
+    """Return the next tokens: the guesses before the first rejected guess, and one more token that is drawn here.
 
     Guess i is accepted with probability min(1, p / q), where p and q are its probabilities in row i of target and
     draft. In place of the first rejected guess, a token is drawn from max(target - draft, 0) of that row. If no guess
@@ -51,7 +51,7 @@ class Speculative(Decoding):
         self.plain = Decoding() if plain is None else plain
 
     def draft(self, batch: Batch, cache: RequestCache, max_length: int) -> Batch:
-        """Let the drafter guess, in one call, for all chunks that have logits. Add the guesses to these chunks."""
+        """Let the drafter guess, in one call, for all chunks that need logits. Add the guesses to these chunks."""
         requests = [chunk.request for chunk in batch.chunks if chunk.num_logits]
         wanted = [(request, self.wanted(request, max_length)) for request in requests]
         for request, draft in zip(requests, self.drafter.propose(wanted), strict=True):
@@ -63,14 +63,14 @@ class Speculative(Decoding):
         return Batch(chunks, batch.preempted)
 
     def wanted(self, request: Request, max_length: int) -> int:
-        """Return how many guesses are useful, at most num_drafts: without guesses, a step yields one token, and
-        max_tokens and max_length limit how many tokens the request may still get."""
+        """Return how many guesses are useful, at most num_drafts. max_tokens and max_length limit how many tokens the
+        request may still get, and one of these tokens needs no guess."""
         left = request.params.max_tokens - len(request.output)
         return min(self.num_drafts, left - 1, max_length - request.num_tokens - 1)
 
     def with_draft(self, chunk: Chunk, cache: RequestCache) -> Chunk:
-        """Return the chunk with the guesses of `request.draft` after its tokens, and with logits after each guess as
-        well.
+        """Return the chunk with the guesses of `request.draft` after the chunk's tokens, and with logits after each
+        guess, too.
 
         `cache` reserves room for all tokens of the new chunk, guesses included. If there is no room, the request gets a
         draft without guesses, and the chunk stays as it is.

@@ -22,7 +22,7 @@ class ThinkingStream(TextStream):
         self._taker = thoughts
 
     def add(self, token: int) -> None:
-        """Take the next token."""
+        """Add the text of the next token to the thinking or to the answer."""
         thought = self._taker.take(token)
         self.thoughts.append(thought)
         if thought is None:
