@@ -1,4 +1,4 @@
-"""What the course uses of MLX, line by line, and what each line gives."""
+"""Print the MLX expressions that the course uses, each with its value."""
 
 import mlx.core as mx
 

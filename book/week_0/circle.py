@@ -1,4 +1,4 @@
-"""Ten vectors on a circle, a query at 45 degrees, and one vector that grows."""
+"""Compute attention over ten vectors on a circle, first as they are, then with one vector five times as long."""
 
 import math
 

@@ -1,10 +1,10 @@
-"""A linear layer from the inside: a matrix of d_out x d_in weights, a bias, and how many numbers that makes."""
+"""Print a linear layer's shapes, check one output by hand, and count parameters with and without biases."""
 
 import mlx.core as mx
 import mlx.nn as nn
 
 layer = nn.Linear(3, 2)
-layer.weight = mx.array([[1.0, 0.0, 2.0], [0.5, -1.0, 0.0]])  # a row for each output
+layer.weight = mx.array([[1.0, 0.0, 2.0], [0.5, -1.0, 0.0]])  # one row per output
 layer.bias = mx.array([10.0, 20.0])
 
 for shape in ((3,), (4, 3), (2, 4, 3), (5, 2, 4, 3)):

@@ -1,12 +1,12 @@
-"""The same rows in different roles: what makes a key a key?"""
+"""Use the same vectors as keys or as values: a vector is a key only if attention compares it with a query."""
 
 import mlx.core as mx
 
 from tiny_llm.foundations import dot_product_attention
 
 NOUNS, COLOURS = ["key", "lamp", "cup"], ["red", "blue", "green"]
-nouns = 5 * mx.eye(3)  # one direction for each noun
-colours = mx.eye(3)  # one for each colour; row i belongs to noun i
+nouns = 5 * mx.eye(3)  # one direction per noun
+colours = mx.eye(3)  # one direction per colour; colour i belongs to noun i
 
 
 def ask(what: str, keys: mx.array, values: mx.array) -> None:

@@ -1,4 +1,4 @@
-"""How large dot products are, by the size d of the vectors, and what is left of that after division by sqrt(d)."""
+"""Print the variance of the dot products of vectors of size d, before and after division by sqrt(d)."""
 
 import math
 
@@ -8,7 +8,7 @@ PAIRS = 20_000
 
 
 def spread(q: mx.array, k: mx.array) -> str:
-    """The variance of q.k over all pairs, before and after the division."""
+    """Return the variance of q.k over all pairs, before and after division by sqrt(d), as text."""
     d = q.shape[-1]
     dots = (q * k).sum(axis=-1)
     return f"{dots.var().item():8.2f}   after division {(dots / math.sqrt(d)).var().item():.3f}"

@@ -1,4 +1,4 @@
-"""Where exp(x) / sum(exp(x)) breaks, and what does not change when all numbers grow by the same amount."""
+"""Compare the formula exp(x) / sum(exp(x)) with `softmax` when a constant is added to all inputs."""
 
 import mlx.core as mx
 
