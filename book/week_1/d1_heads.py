@@ -1,4 +1,4 @@
-"""The head axis next to the batch axis: the same numbers as a loop over heads, and two ways to get it wrong."""
+"""Compare multi-head attention in one call with a loop over the heads, and show two mistakes with the head axis."""
 
 import mlx.core as mx
 
@@ -21,7 +21,7 @@ together = SimpleMultiHeadAttention(E, H, *weights)(x, x, x)
 
 heads = []
 for h in range(H):
-    rows = slice(h * D, (h + 1) * D)  # the rows of a weight that make head h's columns
+    rows = slice(h * D, (h + 1) * D)  # the rows of each weight matrix that compute head h's columns
     q, k, v = (linear(x, weight[rows]) for weight in (wq, wk, wv))  # N, L, D
     heads.append(attend(q, k, v))
 one_by_one = linear(mx.concatenate(heads, axis=-1), wo)
@@ -29,7 +29,7 @@ print("\none call and head by head agree:", mx.allclose(together, one_by_one, at
 
 
 def unmoved(x: mx.array) -> mx.array:
-    """Split the heads, but leave their axis after that of the tokens: N, L, H, D."""
+    """Split the heads, but leave the head axis after the token axis: N, L, H, D."""
     q, k, v = (linear(x, weight).reshape(N, L, H, D) for weight in (wq, wk, wv))
     return linear(attend(q, k, v).flatten(-2), wo)
 

@@ -1,11 +1,11 @@
-"""A linear layer from the inside, and the linear layers of a whole model."""
+"""Compute a linear layer in two ways, and list the linear layers of `story`."""
 
 import mlx.core as mx
 
 from tiny_llm.basics import linear
-from tiny_llm_ref.models import load  # yours is complete on day 5
+from tiny_llm_ref.models import load  # your own version is complete on day 5
 
-weight = mx.array([[1.0, 0.0, 2.0], [0.5, -1.0, 0.0]])  # a row for each output
+weight = mx.array([[1.0, 0.0, 2.0], [0.5, -1.0, 0.0]])  # one row per output
 bias = mx.array([10.0, 20.0])
 x = mx.array([1.0, 2.0, 3.0])
 print("one product:", linear(x, weight, bias).tolist())

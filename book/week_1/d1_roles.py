@@ -1,4 +1,4 @@
-"""Query, key and value are roles: what gives them, and why key and value differ."""
+"""Use three arrays as query, key and value in all six orders, then choose the roles with hand-written matrices."""
 
 from itertools import permutations
 
@@ -16,7 +16,7 @@ for roles in permutations("abc"):
 
 THINGS, COLOURS = ["key", "lamp", "cup"], ["red", "green", "blue"]
 tokens = mx.concatenate([mx.eye(3), mx.eye(3)], axis=1)  # a red key, a green lamp, a blue cup
-thing, colour = mx.eye(3, 6), mx.eye(3, 6, k=3)  # matrices: the first three numbers, the others
+thing, colour = mx.eye(3, 6), mx.eye(3, 6, k=3)  # matrices that select the first or the last three numbers
 lamp, red = mx.array([[0.0, 1, 0, 0, 0, 0]]), mx.array([[0.0, 0, 0, 1, 0, 0]])
 
 

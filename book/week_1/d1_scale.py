@@ -1,4 +1,4 @@
-"""How the weights of a softmax change when you add a constant to the scores, and when you divide by one."""
+"""Show how a softmax's weights change when you add a constant to the scores or divide the scores by a constant."""
 
 import math
 

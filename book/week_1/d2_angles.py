@@ -1,4 +1,4 @@
-"""The four pairs of a head of eight numbers, and what they look like at several positions."""
+"""Print the speed of each pair in a head of size 8, and the point to which each pair rotates (1, 0)."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What a base does: how long the pairs take to come round, and how well a key far away still fits its own query."""
+"""Compare two RoPE bases: how many positions a pair needs per turn, and how a score depends on the distance."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""A query at position m, a key at position n: their dot product knows m - n only."""
+"""Show that the score of a query at position m and a key at position n depends only on m - n."""
 
 import mlx.core as mx
 

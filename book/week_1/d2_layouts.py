@@ -1,4 +1,4 @@
-"""Which numbers form a pair: neighbours or halves. The same pairs in another order of columns."""
+"""Print the pairs of both RoPE layouts, and convert one layout into the other by reordering the columns."""
 
 import mlx.core as mx
 
@@ -8,7 +8,7 @@ D = 8
 neighbours, halves = (RoPE(D, 16, traditional=traditional) for traditional in (True, False))
 for name, rope in (("traditional=True", neighbours), ("traditional=False", halves)):
     pairs = set()
-    rows = rope(mx.eye(D).reshape(D, 1, 1, D), 1).reshape(D, D)  # each was 1 in one column only
+    rows = rope(mx.eye(D).reshape(D, 1, 1, D), 1).reshape(D, D)  # before the rotation, row i is 1 in column i only
     for row in rows.tolist():
         pairs.add(tuple(j for j in range(D) if row[j] != 0))
     print(f"{name:17} pairs", *sorted(pairs))

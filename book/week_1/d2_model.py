@@ -1,9 +1,9 @@
-"""Your RoPE at work in a whole model; then with the wrong pairs, with the wrong base, and with none."""
+"""Run `story` with your RoPE, then with wrong pairs, a wrong base, no positions, and a reordered checkpoint."""
 
 import mlx.core as mx
 
 from tiny_llm.positional_encoding import RoPE
-from tiny_llm_ref.models import load  # yours is complete on day 5
+from tiny_llm_ref.models import load  # your own version is complete on day 5
 
 model, tokenizer = load("story", mx.float32)
 D, base = model.config.head_dim, model.config.rope_theta

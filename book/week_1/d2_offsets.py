@@ -1,4 +1,4 @@
-"""Where a sequence begins: every kind of offset, and the positions that it stands for."""
+"""Print the positions that each kind of offset gives to the tokens of a batch."""
 
 import math
 
@@ -11,7 +11,7 @@ ahead = mx.broadcast_to(mx.array([1.0, 0.0]), (2, 3, 1, 2))  # B = 2 rows of L =
 
 
 def positions(offset) -> list[list[int]]:
-    """Read off the angles."""
+    """Return the position of each token, computed from its angle."""
     turned = rope(ahead, offset)
     angles = mx.arctan2(turned[..., 1], turned[..., 0]) % (2 * math.pi)
     return mx.round(angles[..., 0]).astype(mx.int32).tolist()
@@ -20,7 +20,7 @@ def positions(offset) -> list[list[int]]:
 for offset in (None, 2, slice(2, 5), [slice(0, 3), slice(2, 5)], mx.array([0, 2])):
     print(f"{offset!s:38} {positions(offset)}")
 
-x = mx.random.normal((1, 10, 4, 64))  # ten tokens at once, and the tenth alone at position 9
+x = mx.random.normal((1, 10, 4, 64))  # ten tokens; the tenth is also passed alone, at position 9
 rope = RoPE(64, 1024, base=1000000, traditional=True)
 together, alone = rope(x)[:, 9:], rope(x[:, 9:], 9)
 print("the tenth token, with the others and alone:", mx.allclose(together, alone).item())

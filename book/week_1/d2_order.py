@@ -1,4 +1,4 @@
-"""Attention takes its keys and values as a bag: their order does not count, until positions are turned into them."""
+"""Reorder keys and values: without RoPE, attention's output stays the same; with RoPE, the output changes."""
 
 import mlx.core as mx
 
@@ -6,8 +6,8 @@ from tiny_llm.attention import scaled_dot_product_attention_simple as attend
 from tiny_llm.positional_encoding import RoPE
 
 mx.random.seed(0)
-query = mx.random.normal((1, 1, 1, 8))  # B, L, H, D: the last of six tokens asks
-tokens = mx.random.normal((1, 5, 1, 8))  # and five came before it
+query = mx.random.normal((1, 1, 1, 8))  # B, L, H, D: the query of the last of six tokens
+tokens = mx.random.normal((1, 5, 1, 8))  # the five earlier tokens
 order = mx.array([4, 2, 0, 3, 1])
 rope = RoPE(8, 16, traditional=True)
 

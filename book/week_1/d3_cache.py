@@ -1,4 +1,4 @@
-"""The bytes of a KV cache, from four numbers in a model's config.json."""
+"""Compute the size of a KV cache from four numbers in a model's config.json."""
 
 MODELS = {  # layers, H_q, H_kv, D
     "story": (6, 4, 2, 64),
@@ -10,11 +10,11 @@ MODELS = {  # layers, H_q, H_kv, D
     "Llama 3.1 70B": (80, 64, 8, 128),
     "GPT-3 175B": (96, 96, 96, 128),
 }
-BYTES = 2  # of a number in bfloat16
+BYTES = 2  # per number in bfloat16
 
 
 def per_token(layers: int, heads: int, D: int) -> int:
-    """A key and a value for each head of each layer."""
+    """Return the bytes per token: one key and one value for each head of each layer."""
     return 2 * layers * heads * D * BYTES
 
 

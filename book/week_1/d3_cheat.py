@@ -1,4 +1,4 @@
-"""Train a tiny model to predict random tokens, which is impossible. Without a mask, the model seems to do it."""
+"""Train a tiny model to predict random tokens, which is impossible. Without a mask, the model seems to succeed."""
 
 import math
 
@@ -12,7 +12,7 @@ V, L, E = 16, 12, 32
 
 
 def scores(weights: dict[str, mx.array], tokens: mx.array, mask: mx.array | None) -> mx.array:
-    """At each position, the scores of all tokens that may come next, by a single attention layer."""
+    """Return the logits for the next token at each position, from a single attention layer."""
     x = weights["token"][tokens] + weights["position"]  # B, L, E
     q, k, v = (x @ weights[name] for name in ("query", "key", "value"))
     x = x + scaled_dot_product_attention_simple(q, k, v, mask=mask)
@@ -20,7 +20,7 @@ def scores(weights: dict[str, mx.array], tokens: mx.array, mask: mx.array | None
 
 
 def train(mask: mx.array | None) -> dict[str, mx.array]:
-    """L predictions from each text of L + 1 tokens, in one pass."""
+    """Return weights trained on L predictions per random text of L + 1 tokens."""
     mx.random.seed(0)
     sizes = {"token": (V, E), "position": (L, E), "query": (E, E), "key": (E, E), "value": (E, E), "output": (E, V)}
     weights = {name: mx.random.normal(size) / math.sqrt(E) for name, size in sizes.items()}

@@ -1,4 +1,4 @@
-"""Six query heads share two key/value heads: by broadcasting, and by copies."""
+"""Compare two ways in which six query heads share two key/value heads: broadcasting and copying."""
 
 import mlx.core as mx
 

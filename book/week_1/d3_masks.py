@@ -1,4 +1,4 @@
-"""The masks of a whole prompt, of two new tokens after four, and of one; and which outputs a changed token affects."""
+"""Print causal masks of three shapes, and which outputs change when the key and value of one token change."""
 
 import mlx.core as mx
 

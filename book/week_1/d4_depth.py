@@ -1,4 +1,4 @@
-"""A signal through 48 layers whose matrices are a little too small or a little too large; with and without a norm."""
+"""Print how the RMS of a signal changes through 48 layers with a gain of 0.7, 1.0 or 1.4, without and with norms."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Where 16-bit numbers end, what a norm loses that computes in them, and which line turns them into float32."""
+"""Show the limits of 16-bit numbers, the error of a norm in 16 bits, and what promotes an array to float32."""
 
 import mlx.core as mx
 
@@ -6,7 +6,7 @@ from tiny_llm.layer_norm import RMSNorm
 
 
 def norm_in_its_own_dtype(x: mx.array, eps: float = 1e-5) -> mx.array:
-    """RMSNorm with weights of 1, computed without a detour through float32."""
+    """Compute RMSNorm with weights of 1 in the dtype of x, without a cast to float32."""
     return x * mx.rsqrt(mx.mean(x * x, axis=-1, keepdims=True) + eps)
 
 

@@ -1,4 +1,4 @@
-"""RMSNorm and LayerNorm on the same vectors. All weights are 1."""
+"""Compare RMSNorm and LayerNorm on the same vectors, with all weights set to 1."""
 
 import mlx.core as mx
 import mlx.nn as nn

@@ -1,4 +1,4 @@
-"""Parameters of one block: attention against MLP. The sizes are those of config.json."""
+"""Count the parameters of attention and of the MLP in one block, from the sizes in each model's config.json."""
 
 MODELS = {  # E, H_q, H_kv, D, I
     "story": (256, 4, 2, 64, 768),

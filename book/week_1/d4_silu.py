@@ -1,4 +1,4 @@
-"""SiLU, compared with the sigmoid and ReLU."""
+"""Compare SiLU with the sigmoid and with ReLU."""
 
 import mlx.core as mx
 import mlx.nn as nn

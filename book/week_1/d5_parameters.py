@@ -1,4 +1,4 @@
-"""Where the parameters of a model are, from its config.json alone."""
+"""List the arrays of `story` with their shapes and numbers of parameters, computed from config.json alone."""
 
 import math
 
@@ -8,7 +8,7 @@ from tiny_llm_given.weights import expected_shapes
 
 config = ModelConfig.from_pretrained(resolve("story"))
 layers = config.num_hidden_layers
-sizes: dict[tuple[str, str], int] = {}  # of all layers together, by name without the layer's number, and shape
+sizes: dict[tuple[str, str], int] = {}  # parameters in all layers, keyed by (name without layer number, shape)
 for name, shape in expected_shapes(config).items():
     part = name.removeprefix("model.").removesuffix(".weight")
     if part.startswith("layers."):

@@ -1,4 +1,4 @@
-"""How large scores can become, without a norm on queries and keys and with one."""
+"""Print how large attention scores become, without and with norms on queries and keys."""
 
 import mlx.core as mx
 
@@ -8,7 +8,7 @@ D = 128
 norm = RMSNorm(D, mx.ones(D), eps=1e-6)
 mx.random.seed(0)
 query = mx.random.normal((D,))
-keys = mx.concatenate([query[None], mx.random.normal((999, D))])  # key 0 is the query itself
+keys = mx.concatenate([query[None], mx.random.normal((999, D))])  # key 0 equals the query
 
 for size in (1, 4, 16):
     plain = (keys * size) @ (query * size) * D**-0.5

@@ -1,4 +1,4 @@
-"""A cache that stores nothing and writes down what it is asked."""
+"""Print each call that the model makes to its cache. The cache stores nothing."""
 
 import mlx.core as mx
 
@@ -7,7 +7,7 @@ from tiny_llm.models import load
 
 
 class Listener(NoCache):
-    """NoCache, and a line for each call."""
+    """NoCache that prints a line per call."""
 
     def attend(self, query: mx.array, key: mx.array, value: mx.array, scale: float | None = None) -> mx.array:
         print(f"attend  query {query.shape}, key {key.shape}, value {value.shape}, scale {scale}")

@@ -1,4 +1,4 @@
-"""The same for models of other sizes: table, attention, MLP and norms."""
+"""Print how the parameters of four models are divided among embedding table, attention, MLPs and norms."""
 
 import math
 
@@ -8,7 +8,7 @@ from tiny_llm_given.weights import expected_shapes
 
 
 def sizes(kind: str, V: int, E: int, I: int, layers: int, H_q: int, H_kv: int, D: int, tied: bool) -> ModelConfig:
-    """A configuration, from the numbers that matter here."""
+    """Return a configuration with the settings that determine the number of parameters."""
     fields = {"model_type": kind, "vocab_size": V, "hidden_size": E, "intermediate_size": I, "head_dim": D}
     fields |= {"num_hidden_layers": layers, "num_attention_heads": H_q, "num_key_value_heads": H_kv}
     fields |= {"tie_word_embeddings": tied, "max_position_embeddings": 40960, "rms_norm_eps": 1e-6}

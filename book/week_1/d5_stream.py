@@ -1,4 +1,4 @@
-"""The stream of the last token: its size after each block, and what the model would say if it ended there."""
+"""Print the RMS of the last token's vector after each block, and the next tokens that this vector predicts."""
 
 import mlx.core as mx
 

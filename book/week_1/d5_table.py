@@ -1,4 +1,4 @@
-"""Which rows of the embedding table point in the same direction?"""
+"""Print which rows of the embedding table point in similar directions."""
 
 import mlx.core as mx
 

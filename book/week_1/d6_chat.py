@@ -1,4 +1,4 @@
-"""A question as the model reads it, and its answer, token by token."""
+"""Print a chat prompt as the model reads it, and the answer token by token."""
 
 import mlx.core as mx
 
@@ -19,5 +19,5 @@ for token in generate_simple(model, tokens, greedy, 20, ends):
     print(f"{len(tokens)} tokens in, token {token:4} out: {tokenizer.decode([token])!r}")
     tokens = [*tokens, token]
 
-last = greedy(model(mx.array([tokens]))[:, -1]).item()  # what ended the loop was not yielded
+last = greedy(model(mx.array([tokens]))[:, -1]).item()  # the loop did not yield the end-of-sequence token
 print(f"{len(tokens)} tokens in, token {last:4} out: {tokenizer.decode([last])!r}, the end: {last in ends}")

@@ -1,4 +1,4 @@
-"""What it costs to feed everything again at each step: token positions, and operations (a product or a sum is one)."""
+"""Compare computing all positions again at each step with computing each position once."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ class Size:
     V: int
 
     def step(self, new: int, length: int) -> int:
-        """Operations of a forward pass over `new` tokens, the last of a text of `length`, with scores after each."""
+        """Count multiplications and additions for the last `new` of `length` tokens, with logits for each new token."""
         weights = self.layers * (2 * self.E * self.D * (self.H_q + self.H_kv) + 3 * self.E * self.I) + self.E * self.V
         return new * (2 * weights + 4 * self.layers * self.H_q * self.D * length)
 
@@ -37,7 +37,7 @@ qwen = Size(layers=28, E=1024, I=3072, H_q=16, H_kv=8, D=128, V=151_936)  # Qwen
 print("               positions             operations, story       operations, Qwen3-0.6B")
 print("prompt   new       again   once     again     once ratio     again     once ratio")
 for prompt, new in ((100, 1), (100, 10), (100, 200), (100, 900)):
-    lengths = range(prompt, prompt + new)  # of the text, at each step
+    lengths = range(prompt, prompt + new)  # the text's length at each step
     row = f"{prompt:6} {new:5} {sum(lengths):11,} {prompt + new - 1:6,}"
     for size in (story, qwen):
         again = sum(size.step(length, length) for length in lengths)

@@ -1,4 +1,4 @@
-"""Tokens in, text out: decoded one by one, through a StreamingDetokenizer, and past stop strings."""
+"""Decode tokens one by one, without and with a StreamingDetokenizer, and stop at a stop string."""
 
 from tiny_llm.generate import StopStrings, StreamingDetokenizer
 from tiny_llm.models import load

@@ -1,4 +1,4 @@
-"""Characters, their bytes, and the tokens of `story`: one token can be a word, a character, or a part of one."""
+"""Print which bytes of a text belong to each token of `story`, and decode the bytes of a character one by one."""
 
 from tokenizers import pre_tokenizers
 
@@ -8,9 +8,9 @@ _, tokenizer = load("story")
 
 
 def split(text: str) -> str:
-    """The bytes of a text, with | between two tokens."""
+    """Return the text's bytes in hexadecimal, with | between tokens."""
     pieces, rest = [], text.encode()
-    for token in tokenizer.convert_ids_to_tokens(tokenizer.encode(text)):  # written with one letter for each byte
+    for token in tokenizer.convert_ids_to_tokens(tokenizer.encode(text)):  # one character per byte
         pieces.append(rest[: len(token)].hex(" "))
         rest = rest[len(token) :]
     return " | ".join(pieces)

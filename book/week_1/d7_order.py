@@ -1,4 +1,4 @@
-"""The same two steps in either order."""
+"""Apply two steps of a sampler in both orders, and print the probabilities."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ import mlx.core as mx
 from tiny_llm.sampler import apply_min_p, apply_repetition_penalty, apply_top_k, apply_top_p
 
 scores = mx.array([[4.0, 3.0, 2.0, 1.0, 0.0, -2.0]])
-box = mx.array([[0]])  # the token that occurred before
+box = mx.array([[0]])  # the only token that has occurred
 
 Step = Callable[[mx.array], mx.array]
 STEPS: dict[str, Step] = {

@@ -1,4 +1,4 @@
-"""The same seed twice, with a draw between; another seed; a high temperature; and no draws at all."""
+"""Generate texts with the same seed and another seed, at a high temperature, and by greedy decoding."""
 
 import mlx.core as mx
 

@@ -1,4 +1,4 @@
-"""One distribution, and what each step of a sampler makes of it."""
+"""Print how each step of a sampler changes a distribution over six words."""
 
 import mlx.core as mx
 
@@ -23,6 +23,6 @@ for temperature in (0.5, 2):
     show("  top-p 0.9", apply_top_p(logits, 0.9))
     show("  min-p 0.1", apply_min_p(logits, 0.1))
 
-draws = sample(mx.broadcast_to(scores, (100_000, 6)), 2.0, mx.random.key(7))  # a row for each draw
+draws = sample(mx.broadcast_to(scores, (100_000, 6)), 2.0, mx.random.key(7))  # one row per draw
 counts = [(draws == token).sum().item() for token in range(6)]
 print(f"{'100,000 draws, temperature 2':28}", " ".join(f"{count / 100_000:6.3f}" for count in counts))

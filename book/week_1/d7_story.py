@@ -1,4 +1,4 @@
-"""How sure `story` is, and how many of its 4,096 tokens each filter keeps."""
+"""Print the probability of the likeliest next token, and how many tokens of `story` each filter keeps."""
 
 import mlx.core as mx
 
