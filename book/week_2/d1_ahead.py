@@ -1,4 +1,4 @@
-"""When a step of the model begins and when a token comes, in both loops."""
+"""Print when `generate` and `generate_ahead` begin each step of the model, and when they yield each token."""
 
 from itertools import zip_longest
 
@@ -13,7 +13,7 @@ prompt = tokenizer.encode("Mia had a red key. She hid the key in the")
 
 
 class Told:
-    """A model that tells when a step begins."""
+    """Wrapper of `story` that logs when a step begins."""
 
     def __init__(self, log):
         self.config, self.layers, self.logits = model.config, model.layers, model.logits

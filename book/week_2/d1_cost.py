@@ -1,4 +1,4 @@
-"""What one more token costs after a context of S tokens: operations, and bytes that are read (16-bit numbers)."""
+"""Print the cost of the next token after a context of S tokens: operations, and bytes read with 16-bit numbers."""
 
 from dataclasses import dataclass
 
@@ -15,15 +15,15 @@ class Size:
 
     @property
     def weights(self) -> int:
-        """Of all matrices that a token is multiplied by."""
+        """Return the number of weights in all matrices by which a token's vector is multiplied."""
         return self.layers * (2 * self.E * self.D * (self.H_q + self.H_kv) + 3 * self.E * self.I) + self.E * self.V
 
     def attention(self, S: int) -> int:
-        """Products and sums of one query with S keys and S values, in all heads of all layers."""
+        """Return the operations of attention for one token over S positions, in all heads of all layers."""
         return 4 * self.layers * self.H_q * self.D * S
 
     def cache(self, S: int) -> int:
-        """Bytes of S keys and values."""
+        """Return the bytes of the keys and values of S tokens."""
         return 2 * 2 * self.layers * self.H_kv * self.D * S
 
 

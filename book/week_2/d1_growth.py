@@ -1,10 +1,10 @@
-"""Positions that are copied because the arrays grew, when n tokens come one at a time."""
+"""Count the positions that are copied into longer arrays while n tokens are stored one at a time."""
 
 from collections.abc import Callable
 
 
 def copied(n: int, grow: Callable[[int], int]) -> int:
-    """grow: the new capacity, when there is no room for `end` positions."""
+    """Return how many positions are copied. grow: returns the new capacity when `end` positions do not fit."""
     capacity = total = 0
     for end in range(1, n + 1):
         if end > capacity:

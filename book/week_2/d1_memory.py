@@ -1,4 +1,4 @@
-"""The bytes of a KV cache beside those of the weights, in 16-bit numbers, from the sizes in config.json."""
+"""Compare the memory for a KV cache with the memory for the weights, both with 16 bits per number."""
 
 MODELS = {  # layers, H_kv, D, parameters
     "story": (6, 2, 64, 5_771_264),
@@ -9,7 +9,7 @@ MODELS = {  # layers, H_kv, D, parameters
     "Qwen3-14B": (40, 8, 128, 14_768_307_200),
     "Qwen3-32B": (64, 8, 128, 32_762_123_264),
 }
-BYTES = 2  # of a number
+BYTES = 2  # per number
 
 print("              KiB a token   GiB of weights   GiB for 40,960 tokens   as heavy as the weights")
 for name, (layers, H_kv, D, parameters) in MODELS.items():

@@ -1,4 +1,4 @@
-"""The logits of a text in pieces and of the whole text, and a piece that is taken back."""
+"""Compare the logits of a text that is fed whole, in pieces, and after a wrong guess has been trimmed."""
 
 import mlx.core as mx
 
@@ -11,12 +11,12 @@ at_once = model(mx.array([text]))[0]  # L, V
 
 
 def feed(cache: KVCache, tokens: list[int]) -> mx.array:
-    """Return the logits after each of these tokens, which follow those in the cache."""
+    """Return the logits after each of these tokens, which follow the tokens in the cache."""
     return model(mx.array([tokens]), cache)[0]
 
 
 def same(logits: mx.array) -> bool:
-    """Tell whether these are the last rows of the whole text's logits, except for rounding."""
+    """Tell whether these logits equal the last rows of the whole text's logits, except for rounding."""
     return mx.allclose(logits, at_once[-len(logits) :], atol=1e-3).item()
 
 

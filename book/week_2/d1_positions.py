@@ -1,4 +1,4 @@
-"""The positions and the rows of logits that the two loops compute, counted while they run."""
+"""Count the positions and the rows of logits that `generate_simple` and `generate` compute in each step."""
 
 import mlx.core as mx
 
@@ -9,7 +9,7 @@ from tiny_llm.sampler import greedy
 
 
 class Counted:
-    """A model that counts, for each step, the computed positions and the rows of logits."""
+    """A model that counts the computed positions and rows of logits in each step."""
 
     def __init__(self, model):
         self.model, self.config, self.layers = model, model.config, model.layers

@@ -1,4 +1,4 @@
-"""Follows the arrays of one layer: what is stored, what is room, when they are replaced."""
+"""Print the key array of one cache layer after each call: stored keys, unused room, and copied positions."""
 
 import mlx.core as mx
 
@@ -9,7 +9,7 @@ written = 0
 
 
 def store(L: int) -> None:
-    """Store the next L numbers as keys, one for each position, and show the array."""
+    """Store the next L numbers as keys, one per position, and print the array."""
     global written
     key = mx.arange(written + 1, written + L + 1).astype(mx.float32).reshape(1, 1, L, 1)
     before = 0 if layer.keys is None else layer.keys.shape[2]
@@ -25,9 +25,9 @@ def store(L: int) -> None:
 
 store(3)  # a prompt
 store(1)
-store(1)  # no room: longer arrays
+store(1)  # no room left: longer arrays replace the old ones
 store(1)
 layer.offset -= 2  # what `KVCache.trim` does
 print(f"trim  2  offset {layer.offset:2}")
-store(1)  # over what was forgotten
+store(1)  # overwrites the first trimmed position
 store(6)

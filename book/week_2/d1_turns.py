@@ -1,4 +1,4 @@
-"""A chat of three turns: how many tokens of each prompt have to be run, if the cache is kept between turns."""
+"""Keep the cache between three turns of a chat, and print how many tokens of each prompt still need computing."""
 
 import mlx.core as mx
 
@@ -12,7 +12,7 @@ cache, stored = KVCache(len(model.layers)), []  # `stored`: the tokens whose key
 
 
 def reply(prompt: list[int]) -> list[int]:
-    """The greedy answer. Of the prompt, only what is not in the cache is run."""
+    """Return the greedy answer. Of the prompt, compute only the tokens that are not in the cache, but at least one."""
     global stored
     common = 0
     while common < min(len(stored), len(prompt) - 1) and stored[common] == prompt[common]:

@@ -1,4 +1,4 @@
-"""Operations, bytes and their ratio, of passes over two models: what `model_cost` of task 1 says."""
+"""Print the operations, bytes and FLOP/B of four passes through two models, from `model_cost` (task 1)."""
 
 from tiny_llm.costs import model_cost
 from tiny_llm.models import resolve

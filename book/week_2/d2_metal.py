@@ -1,4 +1,4 @@
-"""What softmax.metal moves, for rows of several lengths."""
+"""Print the bytes that softmax.metal reads and writes for rows of three lengths."""
 
 import mlx.core as mx
 

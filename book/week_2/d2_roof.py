@@ -1,4 +1,4 @@
-"""The most that a machine of 90 GB/s and 1,100 GFLOP/s can do with Qwen3-0.6B, and what it waits for."""
+"""Print the highest speed of Qwen3-0.6B on a machine with 90 GB/s and 1,100 GFLOP/s, and what limits the speed."""
 
 from tiny_llm.costs import Cost, Machine, model_cost
 from tiny_llm_given.config import ModelConfig
@@ -9,7 +9,7 @@ MACHINE = Machine(peak=1100e9, bandwidth=90e9)
 
 
 def step(B: int, S: int, bits: float) -> Cost:
-    """A token for each of B requests: they share weights, not keys and values."""
+    """Return the cost of one token for each of B requests, which share weights, but not keys and values."""
     one = model_cost(CONFIG, 1, S, bits / 8)
     cache = S * (model_cost(CONFIG, 1, 2).bytes - model_cost(CONFIG, 1, 1).bytes)
     return Cost(B * one.operations, one.bytes + (B - 1) * cache)

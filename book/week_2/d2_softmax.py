@@ -1,4 +1,4 @@
-"""Three kernels for one formula: the same numbers, whole vectors or not, and when threads get to work."""
+"""Compare three softmax kernels with the formula for several row lengths, and show when threads share the work."""
 
 import mlx.core as mx
 import numpy as np
@@ -11,7 +11,7 @@ set_threads(2)
 
 
 def formula(x: mx.array) -> np.ndarray:
-    """In float64."""
+    """Compute softmax in float64."""
     numbers = np.array(x.astype(mx.float32), np.float64)
     e = np.exp(numbers - numbers.max(axis=-1, keepdims=True))
     return e / e.sum(axis=-1, keepdims=True)

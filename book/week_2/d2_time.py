@@ -1,4 +1,4 @@
-"""How long three kernels take, and MLX's own softmax: times of one run, of which the ratios are worth keeping."""
+"""Time three softmax kernels and MLX's own softmax. The ratios of the times matter more than the times."""
 
 from collections.abc import Callable
 from time import perf_counter
@@ -11,12 +11,12 @@ REPEATS = 15
 
 
 def best_of(work: Callable[[], mx.array]) -> float:
-    """Seconds of the fastest of several runs, the first of which is not counted."""
+    """Return the seconds of the fastest run. The first run does not count."""
     mx.eval(work())  # compiles and loads the kernel, starts its threads, fills the caches
     times = []
     for _ in range(REPEATS):
         start = perf_counter()
-        mx.eval(work())  # without mx.eval, one measures how long it takes to write a task down
+        mx.eval(work())  # without mx.eval, MLX only records the operation
         times.append(perf_counter() - start)
     return min(times)
 

@@ -1,6 +1,6 @@
-"""What a weight takes, with its share of a scale and a bias of 16 bits each; and what that makes of a model."""
+"""Print the bits per weight, including the group's scale and bias, and the resulting size of three models."""
 
-MODELS = {  # weights of all matrices, numbers of norms: of Qwen3 with 0.6 and with 8 billion
+MODELS = {  # number of weights: in all matrices, in all norms
     "story": (5_767_168, 4_096),
     "Qwen3 0.6B": (595_984_384, 65_536),
     "Qwen3 8B": (8_190_427_136, 308_224),
@@ -8,7 +8,7 @@ MODELS = {  # weights of all matrices, numbers of norms: of Qwen3 with 0.6 and w
 
 
 def bits_per_weight(bits: int, group_size: int) -> float:
-    """The levels, and the group's scale and bias shared by all of it."""
+    """Return the bits of a level, plus one weight's share of its group's scale and bias."""
     return bits + (16 + 16) / group_size
 
 

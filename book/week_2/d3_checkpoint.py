@@ -1,4 +1,4 @@
-"""A checkpoint that mlx-lm quantised beside a model that quantize_model did: the same, bit for bit."""
+"""Compare a model quantised by mlx-lm with a model quantised by `quantize_model`, bit for bit."""
 
 import tempfile
 from contextlib import redirect_stdout

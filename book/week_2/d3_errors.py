@@ -1,4 +1,4 @@
-"""The error of a weight, and the error of a product with I of them: rounded, and cut off."""
+"""Print the errors of weights, and of products over I inputs, with weights rounded to the nearest level or down."""
 
 import mlx.core as mx
 
@@ -6,7 +6,7 @@ from tiny_llm.quantize import dequantize, quantize
 
 
 def cut_off(weight: mx.array) -> mx.array:
-    """Each number at the next lower level of its group, instead of the nearest."""
+    """Round each weight down to a level of its group, instead of to the nearest level."""
     groups = mx.unflatten(weight, -1, (-1, 64))
     low = groups.min(axis=-1, keepdims=True)
     step = (groups.max(axis=-1, keepdims=True) - low) / 15
@@ -14,7 +14,7 @@ def cut_off(weight: mx.array) -> mx.array:
 
 
 def error(got: mx.array, expected: mx.array) -> float:
-    """Root mean square, as a share of that of the numbers themselves."""
+    """Return the root mean square of the error, divided by the root mean square of the expected numbers."""
     return mx.sqrt(mx.mean((got - expected) ** 2) / mx.mean(expected**2)).item()
 
 

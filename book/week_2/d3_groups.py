@@ -1,10 +1,10 @@
-"""A row of 1,024 numbers, one of which is large: how far that is felt, by the size of a group."""
+"""Print how one large number in a row of 1,024 increases the error of the other numbers, for several group sizes."""
 
 import mlx.core as mx
 
 
 def in_4_bits(row: mx.array, group_size: int) -> mx.array:
-    """Minimum and maximum of each group, 15 steps between them."""
+    """Round each number to one of 16 evenly spaced levels, from the minimum to the maximum of its group."""
     groups = mx.unflatten(row, -1, (-1, group_size))
     low = groups.min(axis=-1, keepdims=True)
     step = (groups.max(axis=-1, keepdims=True) - low) / 15

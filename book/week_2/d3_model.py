@@ -1,4 +1,4 @@
-"""The same prompt, with fewer and fewer bits."""
+"""Let `story` continue the same two prompts with 16, 8, 4 and 2 bits per weight."""
 
 from tiny_llm.generate import generate
 from tiny_llm.models import load

@@ -1,4 +1,4 @@
-"""What quantising costs `story`: the table that benches/quantisation.py measured."""
+"""Print how perplexity and right answers of `story` depend on quantisation, as benches/quantisation.py measured."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Three ways to place 16 levels, on three kinds of numbers: error, and what becomes of 0."""
+"""Compare three ways to place 16 levels, for three kinds of numbers: the error, and how far zeros move."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ def rounded(weight: mx.array, scale: mx.array, bias: mx.array) -> mx.array:
 
 
 def symmetric(weight: mx.array) -> mx.array:
-    """Seven levels on either side of 0, as far as the largest number. Level 0 is not used."""
+    """Round to 0 and to seven levels on either side of 0. The lowest of the 16 levels is not used."""
     scale = mx.abs(weight).max(axis=-1, keepdims=True) / 7
     return rounded(weight, scale, -8 * scale)
 
@@ -33,7 +33,7 @@ SCHEMES: dict[str, Callable[[mx.array], mx.array]] = {
 }
 
 mx.random.seed(0)
-normal = mx.random.normal((4096, 64))  # 4,096 groups of 64
+normal = mx.random.normal((4096, 64))  # 4,096 groups of 64 numbers
 sparse = normal * (mx.random.uniform(shape=normal.shape) < 0.5)
 KINDS = {"normal": normal, "on one side": normal + 2, "half are 0": sparse}
 

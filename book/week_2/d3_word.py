@@ -1,4 +1,4 @@
-"""A group of 32 numbers: its levels, its words, and what comes back."""
+"""Quantise 32 numbers, and print the first eight with their levels, their dequantised values and their word."""
 
 import mlx.core as mx
 import numpy as np
@@ -11,7 +11,7 @@ packed, scales, biases = quantize(weight, group_size=32, bits=4)
 back = dequantize(packed, scales, biases, group_size=32, bits=4)
 
 scale, bias = scales.item(), biases.item()
-levels = mx.round((back - bias) / scale).astype(mx.int32)  # of numbers that lie on levels: exact
+levels = mx.round((back - bias) / scale).astype(mx.int32)  # exact, because each number in `back` is on a level
 print(f"32 numbers, {packed.shape[1]} words, scale {scale:.4f}, bias {bias:.4f}\n")
 print("number", *(f"{number:7.2f}" for number in weight[0, :8].tolist()))
 print("level ", *(f"{level:7}" for level in levels[0, :8].tolist()))

@@ -1,11 +1,11 @@
-"""A block of four words, and what its fields are as numbers if they stay where they are."""
+"""Print the fields of a block of four words, with their units and levels. Only the last field is shifted."""
 
 import mlx.core as mx
 import numpy as np
 
 from tiny_llm.quantize import quantize
 
-WIDTH, PER_WORD = 4, 8  # lanes, levels in a word
+WIDTH, PER_WORD = 4, 8  # lanes, levels per word
 
 weights = mx.random.normal((1, WIDTH * PER_WORD), key=mx.random.key(4))
 words = np.array(quantize(weights, group_size=32)[0][0])

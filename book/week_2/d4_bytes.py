@@ -1,6 +1,6 @@
-"""What the products of one token move, in three ways; and how many weights memory delivers to a core in a cycle."""
+"""Print the megabytes that one token's products move in three ways, and the weights that reach a core per cycle."""
 
-MATRICES = {  # of Qwen3-0.6B: how many, rows, columns
+MATRICES = {  # of Qwen3-0.6B: number of matrices, rows, columns
     "q": (28, 2048, 1024),
     "k, v": (56, 1024, 1024),
     "o": (28, 1024, 2048),
@@ -8,8 +8,8 @@ MATRICES = {  # of Qwen3-0.6B: how many, rows, columns
     "down": (28, 1024, 3072),
     "output layer": (1, 151_936, 1024),
 }
-BITS = {"bfloat16": 16, "made dense": 4.5 + 16 + 16, "packed": 4.5}  # that are moved, for each weight
-BANDWIDTH, CORES, CYCLES = 90e9, 2, 4e9  # of the example machine: bytes and cycles in a second
+BITS = {"bfloat16": 16, "made dense": 4.5 + 16 + 16, "packed": 4.5}  # bits moved per weight
+BANDWIDTH, CORES, CYCLES = 90e9, 2, 4e9  # example machine: bytes per second, cores, cycles per second
 
 print(f"{'megabytes':15}" + "".join(f"{name:>12}" for name in BITS) + f"{'x and y':>12}")
 total, vectors = 0, 0.0

@@ -1,4 +1,4 @@
-"""What quantized_matvec.metal reads, of a matrix of 64 x 4,096 with 4 bits in groups of 64."""
+"""Count what quantized_matvec.metal reads of a 64 x 4,096 matrix with 4 bits per weight in groups of 64."""
 
 import mlx.core as mx
 

@@ -1,4 +1,4 @@
-"""Products whose every step is rounded to bfloat16, and those of a kernel that rounds once."""
+"""Compare products rounded to bfloat16 after each step with the products of a kernel that rounds only once."""
 
 import mlx.core as mx
 
@@ -7,7 +7,7 @@ from tiny_llm.quantize import dequantize, quantize
 
 
 def rounded_each_time(x: mx.array, weight: mx.array) -> mx.array:
-    """x with the rows of a weight, one column after the other, in the dtype of both."""
+    """Return the dot product of x with each row of `weight`, and round each step to the dtype of x."""
     total = mx.zeros(weight.shape[0], x.dtype)
     for i in range(x.size):
         total = total + x[i] * weight[:, i]
@@ -15,7 +15,7 @@ def rounded_each_time(x: mx.array, weight: mx.array) -> mx.array:
 
 
 def error(got: mx.array, expected: mx.array) -> float:
-    """Root mean square, as a share of that of the numbers themselves."""
+    """Return the root mean square of the error, divided by the root mean square of the expected numbers."""
     return mx.sqrt(mx.mean((got - expected) ** 2) / mx.mean(expected**2)).item()
 
 

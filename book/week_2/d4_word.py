@@ -1,4 +1,4 @@
-"""Where a weight stands, with 2, 4 and 8 bits: its word, its bits in it, its group; and what it is."""
+"""Find one weight among 2-, 4- and 8-bit weights: its word, its bits in the word, its group and its value."""
 
 import mlx.core as mx
 

@@ -1,4 +1,4 @@
-"""How far sines and cosines of RoPE are off, at positions near and far: D = 128, base 1,000,000."""
+"""Print the errors of RoPE's sines and cosines at several positions, for D = 128 and base 1,000,000."""
 
 import mlx.core as mx
 import numpy as np
@@ -7,11 +7,11 @@ from tiny_llm.kernels.rope import rope
 
 D, BASE, L = 128, 1_000_000.0, 64
 frequencies = BASE ** (-np.arange(0, D, 2) / D)
-x = mx.concatenate([mx.ones((1, L, 1, D // 2)), mx.zeros((1, L, 1, D // 2))], axis=-1)  # turned, (1, 0) is (cos, sin)
+x = mx.concatenate([mx.ones((1, L, 1, D // 2)), mx.zeros((1, L, 1, D // 2))], axis=-1)  # (1, 0) rotates to (cos, sin)
 
 
 def error(turned: np.ndarray, angles: np.ndarray) -> float:
-    """Of all numbers, the one that is off most."""
+    """Return the largest absolute error of all sines and cosines."""
     right = np.concatenate([np.cos(angles), np.sin(angles)], axis=-1)
     return np.abs(turned.reshape(L, D) - right).max()
 

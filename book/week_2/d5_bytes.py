@@ -1,4 +1,4 @@
-"""Bytes that travel between the products of a layer of Qwen3-0.6B, in bfloat16: one operation at a time, and fused."""
+"""Count the bytes moved between the products of a layer of Qwen3-0.6B in bfloat16, without and with fused kernels."""
 
 from collections.abc import Callable
 from math import prod
@@ -11,16 +11,16 @@ from tiny_llm.layer_norm import RMSNorm
 from tiny_llm.positional_encoding import RoPE
 
 E, I, H_q, H_kv, D = 1024, 3072, 16, 8, 128
-WEIGHTS = 2 * E * D * (H_q + H_kv) + 3 * E * I  # of a layer's matrices
+WEIGHTS = 2 * E * D * (H_q + H_kv) + 3 * E * I  # number of weights in a layer's matrices
 VIEWS = {"Broadcast", "ExpandDims", "Flatten", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unflatten"}
 
 
 class Traffic:
-    """What MLX's operations read and write, from what it says about each of them while it traces a function."""
+    """Counts of a function's MLX operations and of the bytes that these operations read and write."""
 
     def __init__(self, function: Callable[..., Any], *inputs: mx.array):
         self.operations = self.bytes = 0
-        self.sizes: dict[str, int] = {}  # in memory: what is broadcast is there once
+        self.sizes: dict[str, int] = {}  # bytes in memory, keyed by array name; a broadcast array counts once
         mx.export_function(self.listen, function, *inputs)
 
     def listen(self, event: dict[str, Any]) -> None:
@@ -32,7 +32,7 @@ class Traffic:
             writes = [min(size, reads[0]) for size in writes]
         else:
             if event["name"] == "Gather":
-                reads[0] = writes[0]  # of a table, these rows only
+                reads[0] = writes[0]  # only the gathered rows of the table are read
             self.operations += 1
             self.bytes += sum(reads) + sum(writes)
         self.sizes |= {name: size for (name, _, _), size in zip(event["outputs"], writes, strict=True)}
@@ -44,7 +44,7 @@ def numbers(*shape: int) -> mx.array:
 
 norm, head_norm, rope = RMSNorm(E, numbers(E)), RMSNorm(D, numbers(D)), RoPE(D, 1024)
 for layer, x in ((norm, numbers(E)), (head_norm, numbers(D)), (lambda x: rope(x, 0), numbers(1, 1, 1, D))):
-    mx.eval(layer(x))  # weights and tables are there once and for all
+    mx.eval(layer(x))  # evaluates weights and tables now, so that no trace counts their computation
 
 
 def add_rms_norm(x: mx.array, residual: mx.array) -> tuple[mx.array, mx.array]:
@@ -54,7 +54,7 @@ def add_rms_norm(x: mx.array, residual: mx.array) -> tuple[mx.array, mx.array]:
 
 for L in (1, 512):
     x, q, k, gate = numbers(1, L, E), numbers(1, L, H_q, D), numbers(1, L, H_kv, D), numbers(1, L, I)
-    parts = [  # name, how often in a layer, last week's layer, inputs, numbers that a kernel reads and writes
+    parts = [  # name, times per layer, week 1's layer, inputs, numbers that the fused kernel reads and writes
         ("sum, RMSNorm", 2, add_rms_norm, (x, x), 4 * x.size + E),
         ("RMSNorm of queries", 1, head_norm, (q,), 2 * q.size + D),
         ("RMSNorm of keys", 1, head_norm, (k,), 2 * k.size + D),

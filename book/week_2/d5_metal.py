@@ -1,4 +1,4 @@
-"""What today's kernels in Metal move, for a token of Qwen3-0.6B in bfloat16."""
+"""Print the bytes that day 5's Metal kernels read and write for one token of Qwen3-0.6B in bfloat16."""
 
 import mlx.core as mx
 
@@ -13,7 +13,7 @@ def show(kernel, *inputs):
         mx.eval(kernel(*inputs))
     print(f"{kernel.__name__}: threadgroups {counts.threadgroups}, barriers {counts.barriers}")
     for name, traffic in counts.buffers.items():
-        if traffic.distinct_read + traffic.distinct_written > 16:  # not numbers that all threads read
+        if traffic.distinct_read + traffic.distinct_written > 16:  # without small inputs, which all threads read
             print(f"    {name:10}{traffic.read:6,} read{traffic.written:8,} written")
 
 

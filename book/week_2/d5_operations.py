@@ -1,4 +1,4 @@
-"""MLX's operations for one token of `story`, with last week's layers and with today's kernels in their places."""
+"""Count MLX's operations for one token of `story` while day 5's kernels replace week 1's layers one by one."""
 
 from collections import Counter
 from io import StringIO
@@ -23,12 +23,12 @@ def operations(model: CausalLM, tokens: list[int]) -> Counter[str]:
 
 
 model, tokenizer = load("story")
-precise, _ = load("story", mx.float32)  # in float32, equal logits differ only by rounding
+precise, _ = load("story", mx.float32)  # in float32, so that kernels change logits only by rounding
 tokens = tokenizer.encode("Mia had a red key.")
 expected = precise(mx.array([tokens]))
 
 print("                     operations   products   kernels   same logits")
-for kernels in ([], ["rms_norm"], ["rope"], ["swiglu"]):  # each kernel stays for the next line
+for kernels in ([], ["rms_norm"], ["rope"], ["swiglu"]):  # each kernel stays in the model for the next rows
     optimise(model, kernels)
     optimise(precise, kernels)
     counts = operations(model, tokens)

@@ -1,4 +1,4 @@
-"""What rounding in between costs: SiLU(gate) * up in bfloat16, by three operations and by one kernel."""
+"""Compare the rounding error of SiLU(gate) * up in bfloat16, by three operations and by one kernel."""
 
 import mlx.core as mx
 import numpy as np

@@ -1,4 +1,4 @@
-"""The same row of x, among many rows and few, and by another kernel: are the results equal to the last bit?"""
+"""Check whether results are equal bit for bit with fewer rows of x, with day 4's kernel, and on a single thread."""
 
 import mlx.core as mx
 
@@ -15,7 +15,7 @@ together = quantized_matmul(x, *w)
 
 
 def compared(y: mx.array) -> str:
-    """With the first rows of `together`."""
+    """Compare y with the first rows of `together`, and return the result as text."""
     distance = mx.abs(y - together[: len(y)]).max() / mx.abs(together).max()
     return f"equal bits: {mx.array_equal(y, together[: len(y)]).item()!s:5}   equal to 1e-5: {distance.item() < 1e-5}"
 

@@ -1,16 +1,16 @@
-"""Two orders of loops for tiles, and day 4's kernel: how often a weight is unpacked, and what that takes."""
+"""Compare two loop orders for tiles with day 4's kernel: how often a weight is unpacked, and the share of the peak."""
 
 from collections.abc import Iterator
 
 M_TILE, N_TILE = 8, 32  # with AVX-512
 N = 3072  # rows of W
-PANEL = 10  # making a panel takes as long as a product of it with about ten rows of x
+PANEL = 10  # making a panel takes about as long as multiplying ten rows of x by the panel
 
 
 def day_4(M: int) -> Iterator[str]:
     for _ in range(N // N_TILE):
         for _ in range(M):
-            yield "panel"  # row by row, but as many weights
+            yield "panel"  # row by row, but unpacks as many weights as a panel has
 
 
 def x_outside(M: int) -> Iterator[str]:
@@ -28,7 +28,7 @@ def w_outside(M: int) -> Iterator[str]:
 
 
 def share(M: int, steps: list[str]) -> float:
-    """The products that were asked for, of all that could have been computed in the same time."""
+    """Return the requested products as a share of all products that could be computed in the same time."""
     return M * N / N_TILE / (PANEL * steps.count("panel") + M_TILE * steps.count("tile"))
 
 

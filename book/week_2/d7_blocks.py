@@ -1,10 +1,10 @@
-"""Which blocks of keys a causal prompt needs: 64 queries and 64 keys in each."""
+"""Count the blocks that causal attention computes, with 64 queries and 64 keys per block."""
 
 QUERIES = KEYS = 64
 
 
 def count(L: int, S: int) -> tuple[int, int]:
-    """Blocks that are computed, and those among them in which some query must not see some key."""
+    """Return how many blocks are computed, and in how many of these blocks a key is hidden from a query."""
     computed = crossed = 0
     for first_query in range(0, L, QUERIES):
         last_query = min(first_query + QUERIES, L) - 1

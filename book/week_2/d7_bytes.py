@@ -1,4 +1,4 @@
-"""Attention of a causal prompt in one layer of Qwen3-0.6B: operations and bytes, with all scores and in blocks."""
+"""Count the operations and bytes of causal attention in a layer of Qwen3-0.6B, with all scores and in blocks."""
 
 from tiny_llm.costs import Cost
 from tiny_llm_given.config import ModelConfig
@@ -6,17 +6,17 @@ from tiny_llm_models.untrained import QWEN3_0_6B
 
 CONFIG = ModelConfig.from_hf(QWEN3_0_6B)
 H_q, H_kv, D = CONFIG.num_attention_heads, CONFIG.num_key_value_heads, CONFIG.head_dim
-PAIR = 4 * D  # operations of a query and a key: two products of D numbers
+PAIR = 4 * D  # operations per pair of a query and a key: two products of D numbers each
 
 
 def all_scores(L: int) -> Cost:
-    """Every pair, hidden ones, too; each score is written, masked, turned into a weight, and read: 6 x 4 bytes."""
+    """Return the cost of all pairs, hidden or not. Each score makes six trips to or from memory, 4 bytes each."""
     return Cost(PAIR * H_q * L * L, 24 * H_q * L * L + 2 * 2 * (H_q + H_kv) * L * D)
 
 
 def in_blocks(L: int, queries: int = 64) -> Cost:
-    """Without what is behind the diagonal. For each block of queries, the keys and values that it sees are read."""
-    seen = sum(range(queries, L + 1, queries))  # keys of all blocks of queries together, L being a multiple
+    """Return the cost without hidden blocks. Each block of queries reads the keys and values that its queries see."""
+    seen = sum(range(queries, L + 1, queries))  # keys read by all blocks together, if L is a multiple of `queries`
     return Cost(PAIR * H_q * queries * seen, H_q * seen * 2 * D * 2 + 2 * 2 * H_q * L * D)
 
 

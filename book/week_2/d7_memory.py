@@ -1,4 +1,4 @@
-"""How much memory attention takes beside its inputs, in three ways."""
+"""Print the memory that three implementations of attention take in addition to their inputs."""
 
 import mlx.core as mx
 

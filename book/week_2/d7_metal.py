@@ -1,4 +1,4 @@
-"""What attention in Metal moves: for 256 queries, and for one behind 999 others. Two heads of queries share keys."""
+"""Print the bytes that attention in Metal moves for 256 queries, and for one query after 999 earlier tokens."""
 
 import mlx.core as mx
 
@@ -13,5 +13,5 @@ for L, S in (256, 256), (1, 1000):
         mx.eval(flash_attention_metal(query, key, value, mask="causal"))
     print(f"L {L}, S {S}: calls {counts.calls}, threadgroups {counts.threadgroups}, barriers {counts.barriers}")
     for name, traffic in (counts.buffers | counts.variables).items():
-        if traffic.distinct_read + traffic.distinct_written > 24:  # no constants, which all threads read
+        if traffic.distinct_read + traffic.distinct_written > 24:  # without constants, which all threads read
             print(f"    {name:12}{traffic.read:11,} read{traffic.written:11,} written")

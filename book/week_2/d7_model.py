@@ -1,4 +1,4 @@
-"""`story` with week 1's attention and with yours, which enters by the cache: a prompt, and tokens one by one."""
+"""Compare the logits of `story` with week 1's attention and with your kernels, for a prompt and then token by token."""
 
 import mlx.core as mx
 

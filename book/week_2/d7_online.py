@@ -1,19 +1,19 @@
-"""One query and twelve keys, four at a time: what is known after each block, and three ways to join blocks."""
+"""Print the running sums of online softmax for twelve keys in blocks of four, and join the blocks in three ways."""
 
 import math
 from functools import reduce
 from typing import NamedTuple
 
 SCORES = [1.0, 0.0, 2.0, 1.0, 4.0, 1.0, 3.0, 0.0, 2.0, 4.0, 1.0, 3.0]
-VALUES = [5.0, 1.0, -2.0, 4.0, 3.0, -1.0, 2.0, 6.0, -3.0, 1.0, 4.0, 2.0]  # of one number each
+VALUES = [5.0, 1.0, -2.0, 4.0, 3.0, -1.0, 2.0, 6.0, -3.0, 1.0, 4.0, 2.0]  # each value is one number
 
 
 class Seen(NamedTuple):
-    """All that has to be known of the keys seen so far."""
+    """Largest score and running sums of the keys seen so far."""
 
     largest: float
-    total: float  # of exp(score - largest)
-    out: float  # of exp(score - largest) times value
+    total: float  # sum of exp(score - largest)
+    out: float  # sum of exp(score - largest) * value
 
 
 def block(start: int, stop: int) -> Seen:

@@ -1,4 +1,4 @@
-"""What the last bits of a result depend on: not on the number of threads, but on the size of a block."""
+"""Show that the last bits of a result depend on the size of a block, but not on the number of threads."""
 
 import mlx.core as mx
 

@@ -1,4 +1,4 @@
-"""How many lines of memory a simdgroup touches: numbers side by side, rows of 128, and four neighbours at a time."""
+"""Count the cache lines that a simdgroup reads for numbers side by side, one number per row, and four per lane."""
 
 import mlx.core as mx
 

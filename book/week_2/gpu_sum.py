@@ -1,4 +1,4 @@
-"""The sum of 64 numbers by 64 threads, in six steps; and the same without its second barrier."""
+"""Add 64 numbers with 64 threads in six steps, with and without the barrier in the loop."""
 
 import os
 

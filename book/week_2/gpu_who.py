@@ -1,4 +1,4 @@
-"""Who each thread is: 96 threads in threadgroups of 48."""
+"""Print the threadgroup, the simdgroup and the lane of several threads among 96."""
 
 import mlx.core as mx
 
