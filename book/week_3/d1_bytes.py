@@ -1,11 +1,11 @@
-"""What a step reads with B requests in it, in 16-bit numbers: all weights once, and of each request its own cache."""
+"""Print the bytes that a step with B requests reads: all weights once, and each request's cache, in 16-bit numbers."""
 
 from tiny_llm.costs import model_cost
 from tiny_llm_given.config import ModelConfig
 from tiny_llm_models.untrained import QWEN3_0_6B
 
 config = ModelConfig.from_hf(QWEN3_0_6B)
-context = 1_000  # positions of each request
+context = 1_000  # tokens in the cache of each request
 weights = model_cost(config, 1, 1).bytes - model_cost(config, 1, 1, bytes_per_weight=0).bytes
 cache = model_cost(config, 1, context, bytes_per_weight=0).bytes
 operations = model_cost(config, 1, context).operations

@@ -1,4 +1,4 @@
-"""One step, row by row: two requests generate, and a third one has just begun."""
+"""Print the rows of one step, in which two requests generate and a third request begins."""
 
 import mlx.core as mx
 
@@ -33,7 +33,7 @@ for chunk in batch.chunks:
 
 logits = batch_logits(model, batch, cache)
 print(f"model.hidden: {row} x 1 tokens; model.logits: {len(logits)} rows")
-for chunk, found in zip(batch.chunks, logits, strict=True):  # each chunk has one row
+for chunk, found in zip(batch.chunks, logits, strict=True):  # each chunk has one row of logits
     request = chunk.request
     alone = model(mx.array([request.tokens]))[:, -1]
     same = mx.allclose(found, alone, atol=1e-3).item()

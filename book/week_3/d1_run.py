@@ -1,4 +1,4 @@
-"""A whole run, step by step: four requests, two slots. Each line is a step: who is in it, with how many rows."""
+"""Serve four requests in two slots. For each step, print the requests, their rows and their new tokens."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from tiny_llm.serving.scheduler import Scheduler
 
 
 class LastBatch:
-    """An observer of the engine that keeps what the last step computed."""
+    """An observer of the engine that keeps the chunks of the last step."""
 
     def on_step(self, engine: Engine, batch: Batch, touched: Sequence[Request]) -> None:
         self.chunks = batch.chunks
@@ -25,7 +25,7 @@ cache = BatchedKVCache(len(model.layers), num_slots=2, capacity=64)
 last = LastBatch()
 engine = Engine(model, Scheduler(cache, max_running=2), [last])
 
-ARRIVALS = {  # step -> name, prompt, how its tokens are chosen and what ends it
+ARRIVALS = {  # step -> requests that arrive: name, prompt, sampling parameters
     0: [("a", "Once upon a time", SamplingParams(max_tokens=4))],
     1: [
         ("b", "Tom was afraid of the dark. He told", SamplingParams(stop=["."])),

@@ -1,4 +1,4 @@
-"""Five prompts at once, each with settings of its own; and for each, whether it gets the same tokens alone."""
+"""Serve five prompts, each with its own settings, and check that each request gets the same tokens as alone."""
 
 import mlx.core as mx
 

@@ -1,4 +1,4 @@
-"""The same requests in static batches and in a continuous one: places in steps, used and wasted. No model is run."""
+"""Count the places that static batches and a continuous batch use for the same requests. No model is run."""
 
 import random
 
@@ -12,7 +12,7 @@ SLOTS = 8
 
 
 class StaticScheduler(Scheduler):
-    """Requests begin only while no request runs: a batch lasts until its last request is finished."""
+    """A scheduler that begins requests only while no request runs: a batch lasts until its last request is finished."""
 
     def schedule(self) -> Batch:
         self.may_begin = not self.running
@@ -23,7 +23,7 @@ class StaticScheduler(Scheduler):
 
 
 def workload(seed: int, spread: str) -> list[Request]:
-    """200 requests. Lengths of outputs: all equal, any up to 200, or most short and a few long."""
+    """Return 200 requests. Their outputs all have 100 tokens, have 1 to 200, or are mostly short and a few long."""
     draw = random.Random(seed)
     lengths = {
         "all 100": lambda: 100,
@@ -34,7 +34,7 @@ def workload(seed: int, spread: str) -> list[Request]:
 
 
 def serve(scheduler: Scheduler, requests: list[Request]) -> tuple[int, int]:
-    """Steps, and rows of all steps. Each request gets token 0 until it has enough."""
+    """Return the number of steps, and of rows in all steps. Each new token is token 0."""
     for request in requests:
         scheduler.add(request)
     steps = rows = 0

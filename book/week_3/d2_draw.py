@@ -1,6 +1,6 @@
-"""One draw for each row: what each setting keeps of six tokens, and which token comes for which chance.
+"""Print which of six tokens each setting keeps, and which token each of four random numbers draws.
 
-The second part draws from a large vocabulary: however many logits are sorted first, the tokens are the same.
+Then draw from a large vocabulary. The number of logits that are sorted first does not change the tokens.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ CHANCES = (0.05, 0.35, 0.65, 0.95)
 
 
 def draw(logits: np.ndarray, rows: list[tuple[SamplingParams, float]], **options: int) -> list[int]:
-    """A token for each row of settings and chance, all in one call."""
+    """Draw a token for each row in one call. rows: the settings and the random number of each row."""
     params, chances = zip(*rows, strict=True)
     return sample_rows(logits, Settings.of(params), np.array(chances), **options)
 

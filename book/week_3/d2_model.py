@@ -1,7 +1,7 @@
-"""An engine without weights: what a step costs Qwen3-0.6B is computed by week 2's `model_cost`, and moves a clock.
+"""Run an engine without weights. Its clock moves by the time that `model_cost` of week 2 gives for Qwen3-0.6B's steps.
 
-python book/week_3/d2_model.py budgets    fifteen requests generate, a prompt of 900 tokens comes
-python book/week_3/d2_model.py traffic    forty seconds of short and long prompts at random times
+python book/week_3/d2_model.py budgets    fifteen requests generate when a prompt of 900 tokens arrives
+python book/week_3/d2_model.py traffic    forty seconds of short and long prompts that arrive at random times
 """
 
 import random
@@ -23,13 +23,13 @@ from tiny_llm_given.config import ModelConfig
 from tiny_llm_models.untrained import QWEN3_0_6B
 
 CONFIG = ModelConfig.from_hf(QWEN3_0_6B)
-BITS = 4.5  # of a weight, with its share of scale and bias
+BITS = 4.5  # per weight, with its share of scale and bias
 CPU, GPU = Machine(peak=1100e9, bandwidth=90e9), Machine(peak=100e12, bandwidth=1e12)
 MACHINES = {"1,100 GFLOP/s, 90 GB/s": CPU, "100 TFLOP/s, 1 TB/s": GPU}
 
 
 def step_cost(batch: Batch) -> Cost:
-    """All weights once; for each chunk its rows, keys and values, and the output layer if the chunk needs logits."""
+    """Add up all weights, and each chunk's rows, keys and values, and its output layer if the chunk needs logits."""
     operations, cached = 0.0, 0.0
     output = 2 * CONFIG.hidden_size * CONFIG.vocab_size
     for chunk in batch.chunks:
@@ -41,7 +41,7 @@ def step_cost(batch: Batch) -> Cost:
 
 
 class NoWeights:
-    """A model that says nothing: every next token is 0."""
+    """A model that computes nothing: every next token is token 0."""
 
     config = SimpleNamespace(vocab_size=2, max_position_embeddings=2048, eos_token_ids=())
 
@@ -53,7 +53,7 @@ class NoWeights:
 
 
 class Clock:
-    """An observer whose time is modelled: each step takes as long as the machine needs for it."""
+    """An observer with a simulated clock: each step takes as long as the machine needs for the step's cost."""
 
     def __init__(self, machine: Machine):
         self.machine = machine
@@ -64,7 +64,7 @@ class Clock:
             self.now += self.machine.seconds(step_cost(batch))
 
     def on_abort(self, engine: Engine, request: Request) -> None:
-        """Takes no time."""
+        """Do nothing: aborting a request takes no time."""
 
 
 def simulate(
@@ -74,9 +74,9 @@ def simulate(
     max_running: int = 16,
     until: Request | None = None,
 ) -> Recorder:
-    """Serve requests that come at these times, in order; all of them, or until one of them has a token.
+    """Serve requests that arrive at these times, in order: all requests, or until the request `until` has a token.
 
-    token_budget: None for none, as on day 1.
+    token_budget: None for no budget, as on day 1.
     """
     cache = BatchedKVCache(0, max_running, NoWeights.config.max_position_embeddings)
     scheduler = Scheduler(cache, max_running, TokenBudget(token_budget) if token_budget else None)
@@ -90,7 +90,7 @@ def simulate(
         while coming and coming[0][0] <= clock.now:
             arrival, request = coming.pop(0)
             recorder.arrive(request)
-            recorder.arrivals[request.id] = arrival  # it may have come while a step ran
+            recorder.arrivals[request.id] = arrival  # the request may have arrived during a step
             engine.add(request)
         engine.step()
     return recorder
@@ -101,7 +101,7 @@ def request(id: str, length: int, max_tokens: int) -> Request:
 
 
 def rows_at_the_ridge(machine: Machine) -> float:
-    """Rows of a step whose arithmetic takes as long as reading the weights."""
+    """Return how many rows a step has if computing them takes as long as reading the weights."""
     one, two = (model_cost(CONFIG, L, L, BITS / 8) for L in (1, 2))
     return one.bytes / machine.bandwidth / ((two.operations - one.operations) / machine.peak)
 
@@ -113,7 +113,7 @@ def budgets() -> None:
         for budget in (None, 512, 256, 128, 64, 32, 16):
             running = [request(f"r{i}", 1, max_tokens=1000) for i in range(15)]
             long = request("long", 900, max_tokens=2)
-            arrivals = [*((0.0, each) for each in running), (1e-9, long)]  # it comes during the first step
+            arrivals = [*((0.0, each) for each in running), (1e-9, long)]  # the prompt arrives during the first step
             recorder = simulate(arrivals, machine, budget, until=long)
             steps = [sum(step.tokens.values()) for step in recorder.steps if "long" in step.tokens]
             between = percentile([wait for each in running for wait in recorder.of(each).between], 100)
@@ -122,7 +122,7 @@ def budgets() -> None:
 
 
 def arriving() -> list[tuple[float, Request]]:
-    """Three requests a second on average, the same at each call. Some prompts are long."""
+    """Return the same requests at each call: three per second on average, some of them with a long prompt."""
     draw = random.Random(7)
     now, arrivals = 0.0, []
     while now < 40:

@@ -1,4 +1,4 @@
-"""Three requests generate, a prompt of 900 tokens comes: the steps of the engine, with whole prompts and in chunks."""
+"""Print the steps in which a prompt of 900 tokens is read while three requests generate: as a whole, and in chunks."""
 
 import mlx.core as mx
 
@@ -24,7 +24,7 @@ PARAMS = SamplingParams(max_tokens=24, ignore_eos=True)
 
 
 def serve(scheduler: Scheduler) -> tuple[dict[str, list[int]], Recorder]:
-    """The long prompt comes after three steps. Returns what each request got, and what the recorder saw."""
+    """Add the long prompt after three steps. Return the output of each request, and the recorder."""
     recorder = Recorder()
     engine = Engine(model, scheduler, [recorder], is_checked=True)
     requests = {id: Request(id, prompt, PARAMS) for id, prompt in PROMPTS.items()}

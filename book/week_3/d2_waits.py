@@ -1,4 +1,4 @@
-"""The waits of one request, and what a mean and percentiles say of a hundred of them."""
+"""Print the latencies of one request, and the mean and percentiles of a hundred waits."""
 
 from tiny_llm.serving.latency import latencies, percentile
 

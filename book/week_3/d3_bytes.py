@@ -1,4 +1,4 @@
-"""Bytes of keys and values, read off the arrays of caches: of a token, of a page, and of sixteen requests."""
+"""Print how many bytes of keys and values a token, a page and sixteen requests take, from the sizes of real arrays."""
 
 import random
 
@@ -16,8 +16,8 @@ CONFIGS = {"story": load("story")[0].config, "Qwen3-0.6B": ModelConfig.from_hf(Q
 
 
 def nbytes(cache: BatchedKVCache | PagedKVCache, config: ModelConfig) -> int:
-    """Of all arrays of a cache, in bfloat16, once a row is stored. MLX makes an array when its numbers are needed: here
-    never."""
+    """Return the bytes of all arrays of a cache in bfloat16, after one row is stored. The arrays are never evaluated, and
+    so take no memory."""
     row = mx.zeros((1, config.num_key_value_heads, 1, config.head_dim), mx.bfloat16)
     place = mx.array([0])
     for layer in cache.layers:
@@ -34,7 +34,7 @@ def pages(config: ModelConfig, num_pages: int, page_size: int = 16) -> int:
 
 
 def needed(lengths: list[int]) -> int:
-    """Pages that requests of these lengths take from a pool."""
+    """Return the number of pages that requests of these lengths take from a pool."""
     pool = PagePool(1_000)
     cache = PagedKVCache(0, pool)
     for number, length in enumerate(lengths):

@@ -1,7 +1,7 @@
-"""Schedules two hundred requests in the same memory, in slots and in pages, and counts. No model: all tokens are 0.
+"""Schedule 200 requests in slots and in pages of the same memory, and print counts. No model is run: all tokens are 0.
 
-python book/week_3/d3_load.py slots    slots of the longest possible, of the longest that comes, and pages
-python book/week_3/d3_load.py pages    fewer and fewer pages
+python book/week_3/d3_load.py slots    slots for the longest possible and the longest actual request, and pages
+python book/week_3/d3_load.py pages    a pool with fewer and fewer pages
 """
 
 import random
@@ -19,14 +19,14 @@ CONTEXT, POSITIONS, BUDGET = 2_048, 16_384, 512
 
 
 def requests() -> list[Request]:
-    """Prompts and outputs of a hundred tokens on average, a few of them much longer."""
+    """Return requests whose prompts and outputs have a hundred tokens on average. A few are much longer."""
     rng = random.Random(3)
     lengths = [[min(CONTEXT // 2, int(rng.lognormvariate(4.6, 0.9)) + 1) for _ in range(2)] for _ in range(200)]
     return [Request(f"r{i}", [0] * prompt, SamplingParams(output)) for i, (prompt, output) in enumerate(lengths)]
 
 
 class Counts:
-    """Of a whole run; of running requests and stored positions the mean, as long as somebody waits."""
+    """The counts of a run. running, stored: the mean numbers of running requests and stored positions while others wait."""
 
     def __init__(self, scheduler: Scheduler):
         self.steps = self.computed = self.preempted = 0
@@ -40,7 +40,7 @@ class Counts:
         self.running, self.stored = (sum(values) / max(len(values), 1) for values in (running, stored))
 
     def step(self, scheduler: Scheduler) -> Batch | None:
-        """What an engine does in a step, but for the model."""
+        """Do what an engine does in a step, without the model. Return None if there was nothing to compute."""
         batch = scheduler.schedule()
         for chunk in batch.chunks:
             request = chunk.request

@@ -1,4 +1,4 @@
-"""Three requests in seven pages of four positions, step by step: who is computed, who gives way, who has which page."""
+"""Serve three requests in seven pages of four positions. For each step, print chunks, preemptions and page owners."""
 
 import mlx.core as mx
 
@@ -17,7 +17,7 @@ cache = PagedKVCache(len(model.layers), PagePool(7, page_size=4))
 
 
 class Printed:
-    """An observer that prints each step when it is over."""
+    """An observer that prints each step when the step is done."""
 
     def __init__(self):
         self.steps = 0
@@ -31,7 +31,7 @@ class Printed:
         print(f"{self.steps:4}   {chunks:39}{' '.join(batch.preempted):12}{over:7}{pages}")
 
     def on_abort(self, engine, request):
-        """Nobody does."""
+        """Do nothing: no request is aborted."""
 
 
 engine = Engine(model, Scheduler(cache, 4, TokenBudget(16), PreemptNewest()), [Printed()], is_checked=True)

@@ -1,4 +1,4 @@
-"""Writes three requests for `./course batch` into out/requests.jsonl, and deletes the results of an earlier day."""
+"""Write three requests for `./course batch` into out/requests.jsonl, and delete the results of an earlier day."""
 
 import json
 from pathlib import Path
@@ -16,5 +16,5 @@ requests = [
 file = Path("out/requests.jsonl")  # git ignores this folder
 file.parent.mkdir(exist_ok=True)
 file.write_text("".join(json.dumps(request) + "\n" for request in requests), encoding="utf-8")
-file.with_name("requests.out.jsonl").unlink(missing_ok=True)  # with which `batch` would go on
+file.with_name("requests.out.jsonl").unlink(missing_ok=True)  # otherwise `batch` would continue these results
 print(f"wrote {file}")

@@ -1,4 +1,4 @@
-"""Page sizes: what two hundred requests leave unused, and how long their tables are."""
+"""Print, for several page sizes, how many positions 200 requests leave unused and how long their tables are."""
 
 import random
 
@@ -6,7 +6,7 @@ from tiny_llm.serving.page_pool import PagePool
 from tiny_llm.serving.paged_cache import PagedKVCache
 from tiny_llm.serving.request import Request
 
-BYTES = 2 * 28 * 8 * 128 * 2  # of a token of Qwen3-0.6B: keys and values, layers, H_kv, D, bfloat16
+BYTES = 2 * 28 * 8 * 128 * 2  # per token of Qwen3-0.6B: keys and values, layers, H_kv, D, bytes of a bfloat16
 
 rng = random.Random(3)
 lengths = [int(rng.lognormvariate(5.3, 0.8)) + 1 for _ in range(200)]

@@ -1,4 +1,4 @@
-"""Follows a pool of twelve pages, four positions each, while three requests come, grow and leave."""
+"""Print the owners of twelve pages of four positions while three requests arrive, grow and leave."""
 
 from tiny_llm.serving.page_pool import PagePool
 from tiny_llm.serving.paged_cache import PagedKVCache
@@ -9,7 +9,7 @@ requests: dict[str, Request] = {}
 
 
 def show(what: str) -> None:
-    """Who has which page; of each request, how many tokens are computed, and its pages."""
+    """Print the owner of each page, and the computed tokens and the pages of each request."""
     owner = {page: id for id, request in requests.items() for page in request.pages}
     row = " ".join(owner.get(page, ".") for page in range(cache.pool.num_pages))
     tables = "  ".join(f"{id} {request.num_computed_tokens:2} {request.pages}" for id, request in requests.items())
@@ -17,7 +17,7 @@ def show(what: str) -> None:
 
 
 def come(id: str, count: int) -> None:
-    """A prompt, all of which is computed. No model runs here."""
+    """Add a request with a prompt of `count` tokens, which count as computed. No model is run."""
     requests[id] = request = Request(id, [0] * count)
     cache.open(request)
     cache.commit(request, count)
@@ -25,7 +25,7 @@ def come(id: str, count: int) -> None:
 
 
 def grow(id: str, count: int) -> None:
-    """So many tokens more, which are computed, too."""
+    """Add `count` tokens to a request, which count as computed, too."""
     reserve(id, count)
     requests[id].output += [0] * count
     cache.commit(requests[id], requests[id].num_tokens)

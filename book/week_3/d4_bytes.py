@@ -1,4 +1,4 @@
-"""What attention to pages moves in a step: copied together by `gather`, or read through the table."""
+"""Print the bytes that attention to pages moves in a step, with copies by `gather` and through the table."""
 
 import mlx.core as mx
 import numpy as np
@@ -12,7 +12,7 @@ PAGE_SIZE, REQUESTS, LENGTH = 16, 16, 500
 
 
 def address(array: mx.array) -> int:
-    """Where an array's numbers are."""
+    """Return the memory address of an array's elements."""
     return np.array(array.view(mx.uint16), copy=False).ctypes.data
 
 
@@ -40,7 +40,7 @@ for name, array in (
     print(f"    {name:16}{kind}")
     before = array
 
-times = 2 * config.num_hidden_layers * REQUESTS  # keys and values
+times = 2 * config.num_hidden_layers * REQUESTS  # gathered arrays: keys and values of each layer and request
 copied, kept = pages.nbytes + joined.nbytes, H_kv * LENGTH * D * layer.keys.itemsize
 tables = 4 * len(table) * REQUESTS * config.num_hidden_layers
 print(f"\na step of {REQUESTS} tokens, in requests of {LENGTH}: MB{'read':>12}{'written':>12}{'together':>12}")

@@ -1,4 +1,4 @@
-"""What paged attention in Metal moves, by page size: one token behind 999 others, two heads that share their keys."""
+"""Print the bytes that paged attention in Metal moves for one token after 999 others. Two heads share their keys."""
 
 import mlx.core as mx
 import numpy as np

@@ -1,4 +1,4 @@
-"""The same keys in other pages, other company, other threads: which results are the same to the last bit."""
+"""Compute attention of one token to the same keys under different conditions, and compare the results bit by bit."""
 
 import mlx.core as mx
 import numpy as np
@@ -14,7 +14,7 @@ stored = [rng.normal(size=(H_kv, LENGTH, D)).astype(np.float32) for _ in range(2
 
 
 def in_pages(page_size: int, places: list[int], num_pages: int, behind: float = 0.0) -> list[mx.array]:
-    """Keys and values, whose pages lie at these places of a pool. behind: what is in all places that nobody has."""
+    """Return keys and values. places: the pages of a pool that hold them. behind: the value of all other elements."""
     pools = [np.full((num_pages, H_kv, page_size, D), behind, np.float32) for _ in range(2)]
     for pool, x in zip(pools, stored, strict=True):
         for i, page in enumerate(places):
@@ -24,7 +24,7 @@ def in_pages(page_size: int, places: list[int], num_pages: int, behind: float = 
 
 
 def attend(page_size: int = 16, places: list[int] | None = None, end: int = 0, behind: float = 0.0) -> mx.array:
-    """One token. end: an entry of the table behind the last page."""
+    """Return the attention of one token. end: the entry of the table after the last page."""
     places = list(range(-(-LENGTH // page_size))) if places is None else places
     keys, values = in_pages(page_size, places, 1 + max(places), behind)
     table, spans = mx.array([[*places, end]], mx.int32), mx.array([[0, 1, LENGTH]], mx.int32)

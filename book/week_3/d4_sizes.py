@@ -1,4 +1,4 @@
-"""What page size means for a kernel: how often it looks a page up, and how much it reads in one go."""
+"""Print, for several page sizes, how many runs of keys a kernel reads for one token, and how long the runs are."""
 
 from tiny_llm_given.config import ModelConfig
 from tiny_llm_models.untrained import QWEN3_0_6B

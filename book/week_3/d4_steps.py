@@ -1,4 +1,4 @@
-"""Steps of an engine, as the kernel sees them: tables and spans; and the same requests with yesterday's cache."""
+"""Print the tables and spans that an engine passes to the kernel, and compare its tokens with those of day 3's cache."""
 
 import mlx.core as mx
 
@@ -21,7 +21,7 @@ SHOWN = (1, 3, 5)
 
 
 class Told(PagedKVCache):
-    """A cache that prints what some steps give to the kernel."""
+    """A cache that prints the kernel's arguments for some steps."""
 
     steps = 0
 

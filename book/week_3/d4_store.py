@@ -1,4 +1,4 @@
-"""Who else holds an array decides whether a kernel can write into its memory, or has to copy it first."""
+"""Print whether a kernel writes into an array's memory or into a copy, depending on what else refers to the array."""
 
 import mlx.core as mx
 import numpy as np

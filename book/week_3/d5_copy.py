@@ -1,4 +1,4 @@
-"""A page that is known in part, step by step: what is in each page, and how many hold it. One layer."""
+"""Print the contents and number of holders of each page while requests share a partly known page. One layer."""
 
 import mlx.core as mx
 
@@ -19,7 +19,7 @@ running: list[Request] = []
 
 
 def show(what: str) -> None:
-    """The key at a position is its token here. A point: never written."""
+    """Print all pages. A position's key is its token; a dot marks a position that was never written."""
     pages = []
     for page in range(pool.num_pages):
         keys = [0] * 4 if cache.layers[0].keys is None else cache.layers[0].keys[page].flatten().tolist()
@@ -38,7 +38,7 @@ def open_(id: str, prompt: list[int]) -> Request:
 
 
 def step(request: Request) -> None:
-    """Compute all of its tokens that are not computed yet, and commit them."""
+    """Compute and commit all tokens of a request that are not computed yet."""
     start = request.num_computed_tokens
     chunk = Chunk(request, request.tokens[start:], start, 1, request.pages)
     rows = mx.array(chunk.tokens, mx.float32).reshape(-1, 1, 1, 1)

@@ -1,4 +1,4 @@
-"""Who goes first: a tree whose pages are given up one by one, and how long ago each was used."""
+"""Evict the pages of a tree one by one, and print the texts in the order of their last use."""
 
 from tiny_llm.serving.page_pool import PagePool
 from tiny_llm.serving.prefix_tree import PrefixTree
@@ -17,7 +17,7 @@ def remember(text: str) -> list[int]:
 
 
 def show(what: str) -> None:
-    """All that is known, the least recently used first; held by somebody: in brackets."""
+    """Print the text of each node, the least recently used node first. Brackets mark pages that a request holds."""
     texts = [
         f"[{text_of(node)}]" if pool.holders(node.page) > 1 else text_of(node)
         for node in sorted(tree.root, key=lambda node: node.last_used)

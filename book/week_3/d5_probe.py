@@ -1,4 +1,4 @@
-"""What a prefix cache tells a stranger: the tokens of somebody else's prompt, one after the other."""
+"""Guess another user's prompt token by token from the number of tokens that the model has to compute."""
 
 from tiny_llm.serving.page_pool import PagePool
 from tiny_llm.serving.prefix_tree import PrefixTree
@@ -6,11 +6,11 @@ from tiny_llm.serving.prefix_tree import PrefixTree
 tree = PrefixTree(PagePool(num_pages=16, page_size=4))
 begin = [ord(letter) for letter in "the code is "]
 secret = begin + [ord(letter) for letter in "7291"]
-tree.insert(secret, tree.pool.allocate(4))  # somebody's prompt was served
+tree.insert(secret, tree.pool.allocate(4))  # another user's prompt was served
 
 
 def computed(prompt: list[int]) -> int:
-    """Tokens that the model has to run on: what a stopwatch tells, if prompts are long."""
+    """Return how many tokens the model has to compute. For long prompts, a stopwatch shows this number."""
     return len(prompt) - tree.match(prompt[:-1])[1]
 
 

@@ -1,4 +1,4 @@
-"""Eight requests with the same system prompt of 700 tokens: how many tokens of their prompts go through the model."""
+"""Print how many prompt tokens of eight requests go through the model. All prompts begin with the same 700 tokens."""
 
 import mlx.core as mx
 
@@ -18,7 +18,7 @@ QUESTIONS = ["Where is the key?", "Who had a ball?", "Where did Mia go?", "What 
 
 
 class Rows:
-    """An observer that counts, of each request's prompt, the tokens that were computed."""
+    """An observer that counts the computed prompt tokens of each request."""
 
     def __init__(self):
         self.computed, self.steps, self.most = {}, 0, 0
@@ -32,11 +32,11 @@ class Rows:
             self.computed[chunk.request.id] = self.computed.get(chunk.request.id, 0) + count
 
     def on_abort(self, engine, request):
-        """Nobody does."""
+        """Do nothing: no request is aborted."""
 
 
 def serve(name, is_together):
-    """All eight at once, or each when the one before it is over."""
+    """Serve eight requests, together or one after another. Print the counts, and return the outputs."""
     pool, rows = PagePool(400, page_size=16), Rows()
     cache = PagedKVCache(len(model.layers), pool, PrefixCache(pool) if name == "with the tree" else None)
     engine = Engine(model, Scheduler(cache, 8, TokenBudget(256), PreemptNewest()), [rows])

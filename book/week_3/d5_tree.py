@@ -1,11 +1,11 @@
-"""Draws a tree of pages, four words in each: what is known, who holds it, what is found of another text."""
+"""Print a tree of pages with four words each, the holders of each page, and the pages that match other texts."""
 
 from tiny_llm.serving.page_pool import PagePool
 from tiny_llm.serving.prefix_tree import PrefixTree
 
 pool = PagePool(num_pages=24, page_size=4)
 tree = PrefixTree(pool)
-words = []  # a word's token is its place in this list
+words = []  # a word's token is its index in this list
 
 
 def encode(text: str) -> list[int]:
@@ -14,7 +14,7 @@ def encode(text: str) -> list[int]:
 
 
 def draw() -> None:
-    """Each page on a line of its own, behind the one that it follows."""
+    """Print each page on its own line, indented under its parent."""
     depth = {id(tree.root): 0}
     for node in tree.root:
         depth[id(node)] = depth[id(node.parent)] + 1
@@ -28,7 +28,7 @@ def path(node) -> list[int]:
 
 
 def compute(text: str) -> list[int]:
-    """A request that computes this text, in pages of its own. Returns those that it is to use from then on."""
+    """Let a request compute this text in new pages. Return the pages that the request uses from then on."""
     tokens = encode(text)
     had = pool.allocate(pool.pages_for(len(tokens)))
     used = tree.insert(tokens, had)
@@ -37,8 +37,8 @@ def compute(text: str) -> list[int]:
 
 
 SYSTEM = "you tell stories to children . be kind and short"
-pool.release(compute(f"{SYSTEM} . tell me about a cat and a dog"))  # this one is over
-compute(f"{SYSTEM} . tell me about a bird in a tree")  # all others go on
+pool.release(compute(f"{SYSTEM} . tell me about a cat and a dog"))  # this request has finished
+compute(f"{SYSTEM} . tell me about a bird in a tree")  # all other requests go on
 compute(f"{SYSTEM} . who are you ?")
 compute("be kind and short")
 print()

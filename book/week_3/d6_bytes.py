@@ -1,11 +1,11 @@
-"""What a step costs that checks k guesses of each request: bytes, operations, and how many of these for each byte."""
+"""Print the cost of a step that checks k guesses per request: bytes, operations, and operations per byte."""
 
 from tiny_llm.costs import model_cost
 from tiny_llm_given.config import ModelConfig
 from tiny_llm_models.untrained import QWEN3_0_6B
 
 config = ModelConfig.from_hf(QWEN3_0_6B)
-context, ridge = 1_000, 12.2  # positions of each request; week 2's example machine
+context, ridge = 1_000, 12.2  # tokens in the cache of each request; FLOP/B of week 2's example machine
 token = model_cost(config, 1, context)
 weights = token.bytes - model_cost(config, 1, context, bytes_per_weight=0).bytes
 

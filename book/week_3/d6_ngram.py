@@ -1,4 +1,4 @@
-"""Guesses from the text itself: what they are, and how many are accepted in texts that repeat themselves or do not."""
+"""Print guesses from n-grams, and how many guesses are accepted in texts with and without repetitions."""
 
 import mlx.core as mx
 
@@ -18,7 +18,7 @@ model, tokenizer = load("story", mx.float32)
 
 
 def chat(*turns: str) -> list[int]:
-    """A prompt in which user and assistant take turns."""
+    """Return a prompt in which user and assistant take turns."""
     said = [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(turns)]
     return list(tokenizer.apply_chat_template(said, add_generation_prompt=True))
 

@@ -1,4 +1,4 @@
-"""The proof in numbers: five tokens, exact fractions; and what `accept` gives in 20,000 runs."""
+"""Check the proof for five tokens with exact fractions, and print how often `accept` returns each in 20,000 runs."""
 
 from collections import Counter
 from fractions import Fraction
@@ -9,11 +9,11 @@ from tiny_llm.serving.distributions import draw
 from tiny_llm.serving.request import Draft
 from tiny_llm.serving.speculative import accept
 
-p = [Fraction(n, 20) for n in (2, 8, 6, 4, 0)]  # the model's
-q = [Fraction(n, 20) for n in (10, 2, 2, 4, 2)]  # the drafter's
+p = [Fraction(n, 20) for n in (2, 8, 6, 4, 0)]  # the model's probabilities
+q = [Fraction(n, 20) for n in (10, 2, 2, 4, 2)]  # the drafter's probabilities
 RUNS = 20_000
 
-kept = [qx * min(1, px / qx) for px, qx in zip(p, q, strict=True)]  # guessed, and accepted
+kept = [qx * min(1, px / qx) for px, qx in zip(p, q, strict=True)]  # the probability that x is guessed and accepted
 rest = [max(px - qx, 0) for px, qx in zip(p, q, strict=True)]
 rejected = 1 - sum(kept)
 replaced = [rejected * r / sum(rest) for r in rest]

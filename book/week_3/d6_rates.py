@@ -1,4 +1,4 @@
-"""`story-draft` guesses for `story`, eight stories at the same time: what is accepted, by the number of guesses."""
+"""Let `story-draft` guess for `story` in eight stories at once, and print the acceptance by number of guesses."""
 
 import mlx.core as mx
 
@@ -20,7 +20,7 @@ prompts = [tokenizer.encode(story)[:BEGINNING] for story in held_out_stories("en
 
 
 class Counted:
-    """A model, and how many passes and rows it had after the prompts."""
+    """A model that counts its passes, and the rows in these passes, after the prompts."""
 
     def __init__(self, model):
         self.model, self.config, self.passes, self.rows = model, model.config, 0, 0

@@ -1,7 +1,7 @@
-"""The chance of a guess of `story-draft` to be accepted by `story`, in exact sums over the vocabulary.
+"""Print the mean probability that `story` accepts a guess of `story-draft`, at each token of held-out stories.
 
-Mean over all tokens of held-out stories. drawn: sum of min(p, q). for certain: drawn, and judged as certain, sum p q.
-likeliest: the drafter's likeliest token, and certain, p of it.
+drawn: guesses are drawn from q and judged with q, sum of min(p, q). for certain: they are drawn from q, but judged as
+certain guesses, sum of p q. likeliest: the guess is the drafter's likeliest token x, judged as a certain guess, p(x).
 """
 
 import mlx.core as mx

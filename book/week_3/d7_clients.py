@@ -1,4 +1,4 @@
-"""Three clients of one engine, in one event loop. The second one leaves after ten tokens."""
+"""Serve three clients with one engine, in one event loop. The second client leaves after ten tokens."""
 
 import asyncio
 from contextlib import aclosing
@@ -16,7 +16,7 @@ found = {}
 
 
 def make_engine():
-    """In the engine's thread, which is the only one that touches the model."""
+    """Load the model and make the engine. This runs in the engine's thread, the only thread that uses the model."""
     model, found["tokenizer"] = load("story", mx.float32)
     return Engine(model, Scheduler(BatchedKVCache(len(model.layers), num_slots=2, capacity=128), 2), is_checked=True)
 

@@ -1,4 +1,4 @@
-"""What an event stream sends, message by message: to a client that stays, and to one that leaves."""
+"""Print each message that an event stream sends: to a client that stays or leaves, and when an error is raised."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ async def events(*parts):
             if isinstance(part, ApiError):
                 raise part
             yield part
-            for _ in range(100):  # turns of the loop, in which the client may leave
+            for _ in range(100):  # turns of the event loop, in which the client may leave
                 await asyncio.sleep(0)
     finally:
         print("  (the events are closed)")

@@ -1,16 +1,16 @@
-"""How long requests wait: a server that answers 8 a second, 16 at a time, and clients that come by chance."""
+"""Print how long requests that arrive at random wait for a server that runs 16 at a time and finishes 8 per second."""
 
 import heapq
 
 import numpy as np
 
-PLACES, SECONDS, COUNT = 16, 2.0, 20_000  # at the same time; for each request; requests
+PLACES, SECONDS, COUNT = 16, 2.0, 20_000  # requests at the same time; per request; number of requests
 
 
 def waits(load, most=None):
-    """Seconds that each request waited, in order; None for those that were refused since `most` others waited."""
+    """Return each request's wait in seconds, or None if it was refused because `most` requests were waiting."""
     arrivals = np.random.default_rng(1).exponential(SECONDS / PLACES / load, COUNT).cumsum()
-    free, starts, found = [0.0] * PLACES, [], []  # when each place is free; when those begin that wait
+    free, starts, found = [0.0] * PLACES, [], []  # when each place is free; when the waiting requests begin
     for arrival in arrivals:
         starts = [start for start in starts if start > arrival]
         if most is not None and len(starts) >= most:

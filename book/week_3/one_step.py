@@ -1,7 +1,7 @@
-"""One step of the finished engine, call by call: request a generates, request b begins.
+"""Print one step of the finished engine, call by call: request a generates, and request b begins.
 
-python book/week_3/one_step.py          each call, its file, and after a star what it changed
-python book/week_3/one_step.py fails    the same step, in which the model raises an exception first
+python book/week_3/one_step.py          each call and its file; lines with a star say what the call changed
+python book/week_3/one_step.py fails    the same step, after an attempt in which the model raises an exception
 """
 
 import sys
@@ -32,13 +32,13 @@ b = Request("b", tokenizer.encode("The dog saw a little"), SamplingParams(max_to
 
 engine.add(a)
 engine.step()
-while a.num_computed_tokens % pool.page_size:  # until its pages are full
+while a.num_computed_tokens % pool.page_size:  # until the pages of request a are full
     engine.step()
 engine.add(b)
 
 
 def state() -> dict[str, Any]:
-    """All that a step may change."""
+    """Return everything that a step may change, keyed by name."""
     found: dict[str, Any] = {}
     for request in (a, b):
         found[f"{request.id}.status"] = request.status.value
@@ -52,10 +52,10 @@ def state() -> dict[str, Any]:
 
 
 class Trace:
-    """Notes calls as they are made, and what changes. A change is that of the innermost call that runs."""
+    """Records calls, and what each call changes. A change belongs to the innermost call that is running."""
 
     def __init__(self) -> None:
-        self.lines: list[list[str]] = []  # text and file
+        self.lines: list[list[str]] = []  # the text of a call or change, and the call's file
         self.depth = 0
         self.seen = state()
 
@@ -104,7 +104,7 @@ def shape(array: mx.array) -> str:
 
 
 def said(result: Any) -> str:
-    """What a call returned, in short."""
+    """Return a short description of a call's result."""
     if isinstance(result, Request):
         return f" -> {result.id}"
     if isinstance(result, Batch):
