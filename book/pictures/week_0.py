@@ -12,7 +12,7 @@ from tiny_llm_ref.foundations import dot_product_attention, scaled_dot_product_a
 
 
 def circle() -> None:
-    """Two columns: ten vectors as they are, and with vector 3 five times as long; below, their weights."""
+    """Draw ten vectors, and the same vectors with vector 3 five times as long; in the lower row, their weights."""
     angles = np.radians(36 * np.arange(10))
     vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     query = np.array([math.cos(math.pi / 4), math.sin(math.pi / 4)])
@@ -28,7 +28,7 @@ def circle() -> None:
 
 
 def _arrows(axes: Axes, keys: np.ndarray, query: np.ndarray, output: np.ndarray) -> None:
-    """The keys, which are the values too, with their numbers; q and o."""
+    """Draw the keys, which are also the values, with their numbers, and the arrows of q and o."""
     for i, (x, y) in enumerate(keys):
         long = math.hypot(x, y) > 1.5
         axes.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "->", "color": ORANGE if long else BLUE})
@@ -44,7 +44,7 @@ def _arrows(axes: Axes, keys: np.ndarray, query: np.ndarray, output: np.ndarray)
 
 
 def softmax_of_scores() -> None:
-    """The softmax of the same four scores, and of these divided by 8."""
+    """Draw the softmax of four scores, and of the same scores divided by 8."""
     scores = mx.array([10.0, 5.0, 2.0, 1.0])
     _, axes = plt.subplots(1, 2, figsize=(8, 2.6), sharey=True)
     for panel, divisor in zip(axes, (1, 8), strict=True):
@@ -55,12 +55,12 @@ def softmax_of_scores() -> None:
 
 
 def dimensions() -> None:
-    """q.k against the weight it gets among 16 keys, for vectors of 1 and of 100 numbers, without and with the scale."""
+    """Draw q.k against q's weight on a key among 16 keys: vectors of 1 and 100 numbers, with and without the scale."""
     _, axes = plt.subplots(2, 2, figsize=(8, 5.4), sharey=True, layout="constrained")
     for row, d in zip(axes, (1, 100), strict=True):
         random = np.random.default_rng(0)
         q, k = (mx.array(random.standard_normal((size, d)), mx.float32) for size in (200, 16))
-        for panel, factor in zip(row, (math.sqrt(d), 1), strict=True):  # the first takes the scale out again
+        for panel, factor in zip(row, (math.sqrt(d), 1), strict=True):  # the first factor cancels the scale
             scores = q @ k.T / math.sqrt(d) * factor
             _, weights = scaled_dot_product_attention(q * factor, k, k)
             panel.scatter(

@@ -14,7 +14,7 @@ from tiny_llm_ref.basics import softmax
 
 
 def attention() -> None:
-    """Q K^T / sqrt(D) above, softmax and the product with V below; one query is framed all the way through."""
+    """Draw Q K^T / sqrt(D), the softmax, and the product with V. One query is framed in each of them."""
     L, S, D = 3, 5, 4
     random = np.random.default_rng(4)
     q, k, v = (mx.array(random.standard_normal((rows, D)).round(1), mx.float32) for rows in (L, S, S))
@@ -32,7 +32,7 @@ def attention() -> None:
 
 
 def heads() -> None:
-    """Three tokens of four columns, cut into two heads: with a transpose, and by a reshape alone."""
+    """Draw three tokens of four columns, cut into two heads: with a transpose, and by a reshape alone."""
     L, H, D = 3, 2, 2
     x = np.array([[10 * token + column for column in range(H * D)] for token in range(L)])
     axes = _canvas(19.5, 4.9, 9)
@@ -61,7 +61,7 @@ def _canvas(width: float, height: float, inches: float) -> Axes:
 def _matrix(
     axes: Axes, left: float, top: float, array: mx.array, colour: str, title: str, rows: str, columns: str, framed=None
 ) -> None:
-    """A grid of cells, darker for larger numbers, with its sizes at its sides."""
+    """Draw an array as a grid of cells, darker for larger numbers, with the sizes at the sides."""
     numbers = np.array(array)
     L, D = numbers.shape
     for i, j in np.ndindex(L, D):
@@ -69,7 +69,7 @@ def _matrix(
         axes.add_patch(Rectangle((left + j, top + i), 1, 1, facecolor=colour, alpha=shade, lw=0))
         axes.add_patch(Rectangle((left + j, top + i), 1, 1, fill=False, edgecolor="#bbbbbb", lw=0.6))
         digits = 2 if (rows, columns) == ("L", "S") else 1
-        text = f"{round(float(numbers[i, j]), digits) + 0.0:.{digits}f}".replace("-", "−")  # + 0.0: no -0.0
+        text = f"{round(float(numbers[i, j]), digits) + 0.0:.{digits}f}".replace("-", "−")  # + 0.0 turns -0.0 into 0.0
         axes.text(left + j + 0.5, top + i + 0.5, text, ha="center", va="center", fontsize=7.5)
     if framed is not None:
         axes.add_patch(Rectangle((left, top + framed), D, 1, fill=False, edgecolor="black", lw=2))
@@ -79,7 +79,7 @@ def _matrix(
 
 
 def _tokens(axes: Axes, left: float, numbers: np.ndarray, title: str) -> None:
-    """Cells whose colour is the token that they come from."""
+    """Draw cells, each in the colour of the token that the number comes from."""
     for i, j in np.ndindex(*numbers.shape):
         colour = (BLUE, ORANGE, GREEN)[numbers[i, j] // 10]
         axes.add_patch(Rectangle((left + j, 1 + i), 1, 1, facecolor=colour, alpha=0.35, edgecolor="white", lw=2))

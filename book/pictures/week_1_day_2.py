@@ -13,7 +13,7 @@ from tiny_llm_ref.positional_encoding import RoPE
 
 
 def distance() -> None:
-    """One pair of a query and of a key: as they are, at positions 3 and 1, and at positions 6 and 4."""
+    """Draw one pair of a query and of a key: unrotated, at positions 3 and 1, and at positions 6 and 4."""
     query, key = np.array([1.0, 0.2]), np.array([0.6, 0.75])
     rope = RoPE(2, 16, traditional=True)
     _, axes = plt.subplots(1, 3, figsize=(8, 2.9), layout="constrained")
@@ -35,7 +35,7 @@ def distance() -> None:
 
 
 def clocks() -> None:
-    """A row for each pair, a column for each position: the hand shows where (1, 0) has turned to."""
+    """Draw a row per pair and a column per position: the hand shows where the rotation takes (1, 0)."""
     D, L, base = 8, 10, 100
     rope = RoPE(D, L, base, traditional=True)
     ahead = mx.broadcast_to(mx.array([1.0, 0.0] * (D // 2)), (1, L, 1, D))
@@ -46,7 +46,7 @@ def clocks() -> None:
         for i in range(D // 2):
             x, y = hands[position, i]
             axes.add_patch(Circle((position, i), 0.4, fill=False, color="#bbbbbb"))
-            axes.plot((position, position + 0.4 * x), (i, i - 0.4 * y), color=BLUE, lw=2)  # the axis points down
+            axes.plot((position, position + 0.4 * x), (i, i - 0.4 * y), color=BLUE, lw=2)  # the y axis points down
     for i in range(D // 2):
         axes.text(-0.75, i, f"i = {i}", ha="right", va="center")
         axes.text(L - 0.3, i, f"{base ** (-2 * i / D):.3g}", ha="left", va="center", color=GREY)
@@ -55,7 +55,7 @@ def clocks() -> None:
 
 
 def layouts() -> None:
-    """Eight numbers: cells of one colour are a pair."""
+    """Draw eight numbers, with the two cells of each pair in one colour."""
     D = 8
     colours = (ORANGE, BLUE, GREEN, PINK)
     axes = _canvas(D, 4.4, (6, 3))
@@ -75,7 +75,7 @@ def layouts() -> None:
 
 
 def bases() -> None:
-    """Left: the wavelength of each pair. Right: how a vector of ones fits itself at a distance."""
+    """Draw the wavelength of each pair, and the score of two equal vectors of ones against their distance."""
     D, context = 128, 32768
     _, (left, right) = plt.subplots(1, 2, figsize=(8.5, 3.2), layout="constrained")
     pairs, far = np.arange(D // 2), np.unique(np.logspace(0, 4.5, 600).round())

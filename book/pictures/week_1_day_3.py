@@ -1,4 +1,4 @@
-"""The pictures of day 3."""
+"""The pictures of week 1, day 3."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -12,7 +12,7 @@ SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 def box(axes: Axes, x: float, y: float, text: str, colour: str, width: float = 0.62, height: float = 0.42) -> None:
-    """A box around (x, y)."""
+    """Draw a box centred at (x, y)."""
     corner = (x - width / 2, y - height / 2)
     style = {"boxstyle": "round,pad=0,rounding_size=0.08", "facecolor": "white", "edgecolor": colour, "linewidth": 1.6}
     axes.add_patch(FancyBboxPatch(corner, width, height, **style))
@@ -25,7 +25,7 @@ def arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], colo
 
 
 def training() -> None:
-    """Five tokens, what each position is to predict, what it may read and what it may not."""
+    """Draw five tokens: what each position is to predict, and which tokens it may and may not read."""
     _, axes = plt.subplots(figsize=(7.2, 3))
     for i in range(5):
         for j in range(i + 1):
@@ -43,7 +43,7 @@ def training() -> None:
 
 
 def mask() -> None:
-    """The mask of a prompt, of a chunk behind it, and of one token: rows of the same square, its last ones."""
+    """Draw the masks of a prompt, of the next chunk, and of one token: each is the last rows of a square."""
     S = 6
     _, panels = plt.subplots(1, 3, figsize=(9, 3.2), layout="constrained")
     for axes, L in zip(panels, (6, 2, 1), strict=True):
@@ -63,7 +63,7 @@ def mask() -> None:
 
 
 def groups() -> None:
-    """Four query heads and 4, 2 and 1 key/value heads."""
+    """Draw four query heads that share 4, 2 and 1 key/value heads."""
     _, panels = plt.subplots(1, 3, figsize=(8.4, 2.5), layout="constrained")
     for axes, H_kv in zip(panels, (4, 2, 1), strict=True):
         middles = [(group + 0.5) * 4 / H_kv - 0.5 for group in range(H_kv)]

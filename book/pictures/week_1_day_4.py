@@ -1,4 +1,4 @@
-"""The pictures of day 4, drawn with numbers from its own functions."""
+"""The pictures of week 1, day 4, drawn with numbers from the day's own functions."""
 
 import matplotlib.pyplot as plt
 import mlx.core as mx
@@ -13,7 +13,7 @@ from tiny_llm_ref.layer_norm import RMSNorm
 
 
 def norms() -> None:
-    """Six vectors of two numbers, as they are, after RMSNorm and after LayerNorm."""
+    """Draw six vectors of two numbers: unchanged, after RMSNorm and after LayerNorm."""
     points = mx.array([[3.0, 0.6], [2.2, 2.9], [-0.2, 0.9], [-2.5, 0.8], [-0.4, -0.7], [2.0, -2.2]])
     after = [points, RMSNorm(2, mx.ones(2))(points), nn.LayerNorm(2)(points)]
     _, panels = plt.subplots(1, 3, figsize=(9, 3.2), layout="constrained")
@@ -35,7 +35,7 @@ def norms() -> None:
 
 
 def curves() -> None:
-    """SiLU between its parts: x times sigmoid(x)."""
+    """Draw SiLU and its two factors, x and sigmoid(x)."""
     x = mx.arange(-6, 4, 0.05)
     _, axes = plt.subplots(figsize=(6.4, 3))
     for y, colour, line, name in (
@@ -53,7 +53,7 @@ def curves() -> None:
 
 
 def swiglu() -> None:
-    """x through gate and up, their product, and down."""
+    """Draw how x goes through gate and up, and their product through down."""
     _, axes = plt.subplots(figsize=(8.4, 2.6))
     box(axes, 0.5, 1, 0.7, "x", "E", "black", 0.7)
     box(axes, 2.6, 1.75, 1.5, "gate_proj", "I × E", BLUE)
@@ -82,7 +82,7 @@ def arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], colo
 
 
 def box(axes: Axes, x: float, y: float, width: float, name: str, size: str, colour: str, height: float = 0.6) -> None:
-    """A box around (x, y), with a size below it."""
+    """Draw a box centred at (x, y), with a size under it."""
     style = {"boxstyle": "round,pad=0,rounding_size=0.1", "facecolor": "white", "edgecolor": colour, "linewidth": 1.8}
     axes.add_patch(FancyBboxPatch((x - width / 2, y - height / 2), width, height, **style))
     axes.text(x, y, name, ha="center", va="center", color=colour)

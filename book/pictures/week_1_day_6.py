@@ -1,4 +1,4 @@
-"""The pictures of week 1, day 6: which positions each step computes, and how tokens cut bytes."""
+"""The pictures of week 1, day 6: the positions that each step computes, and the tokens into which bytes are cut."""
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
@@ -12,7 +12,7 @@ CELL = 40  # the width of a byte in the picture of tokens
 
 
 def cost() -> None:
-    """A row for each step, a column for each position. Left, all are computed at each step, right, each is once."""
+    """Draw a row per step and a column per position: left, each step computes all positions; right, only new ones."""
     _, axes = plt.subplots(1, 2, figsize=(8, 2.9), layout="constrained")
     for panel, once in zip(axes, (False, True), strict=True):
         computed = sum(_step(panel, step, once) for step in range(NEW))
@@ -22,7 +22,7 @@ def cost() -> None:
 
 
 def _step(axes: Axes, step: int, once: bool) -> int:
-    """Draw a step: positions of the prompt, new ones, and the token that comes out. How many are computed."""
+    """Draw a step: the prompt, the new positions, and the token that the step chooses. Return how many are computed."""
     length = PROMPT + step
     first = length - 1 if once and step else 0
     for position in range(length):
@@ -35,7 +35,7 @@ def _step(axes: Axes, step: int, once: bool) -> int:
 
 
 def tokens() -> str:
-    """An SVG of some texts: their characters, their bytes, and the tokens of `story`."""
+    """Return an SVG of some texts: their characters, their bytes, and the tokens of `story`."""
     _, tokenizer = load("story")
     cells, x = [], 10
     for text in ("鍵", "針", "かぜ"):
@@ -51,7 +51,7 @@ def tokens() -> str:
 
 
 def _row(x: int, y: int, contents: list[tuple[str, int]], colour: str, size: int) -> list[str]:
-    """Boxes side by side, each with its text and as wide as so many bytes."""
+    """Return boxes in a row, each with its text. contents: each box's text and its width in bytes."""
     cells = []
     for text, count in contents:
         width = CELL * count

@@ -1,4 +1,4 @@
-"""The pictures of week 1, day 7: a distribution before and after each step."""
+"""The pictures of week 1, day 7: a distribution before and after each step of sampling."""
 
 import matplotlib.pyplot as plt
 import mlx.core as mx
@@ -12,7 +12,7 @@ FEW = mx.array([[3.0, 2.8, 2.2, 1.6, 1.4, 0.9, 0.7, -0.2, -0.5, -1.5]])  # for t
 
 
 def steps() -> None:
-    """Grey before, blue after. Above, steps on the scores as they are; below, the filters on sharp and on flat ones."""
+    """Draw each step, grey before and blue after: steps on plain scores, then filters on sharp and on flat scores."""
     sharp, flat = SCORES / 0.5, SCORES / 2
     rows = [
         [
@@ -47,7 +47,7 @@ def steps() -> None:
 
 
 def pipeline() -> None:
-    """All of them in their order, on one row of scores; two tokens occurred before."""
+    """Draw all steps in order on one row of scores. Two of the tokens have occurred in the text."""
     logits, seen = FEW, mx.array([[0, 4]])
     row = [("", logits)]
     for name, step in (

@@ -1,4 +1,4 @@
-"""Pictures of what was measured, from benches/results."""
+"""Pictures of measurements from benches/results."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ COLOURS = (GREY, BLUE, PINK, GREEN, ORANGE, "#56b4e9", "#f0e442", PALE)
 
 
 def ladder() -> None:
-    """Prefill and decode after each day."""
+    """Draw the speed of prefill and of decoding after each day."""
     rows = json.loads((RESULTS / "ladder.json").read_text(encoding="utf-8"))["model"]
     _, axes = plt.subplots(figsize=(9, 3.6))
     for shift, of, colour in ((-0.2, "prefill", BLUE), (0.2, "decode", ORANGE)):
@@ -25,7 +25,7 @@ def ladder() -> None:
 
 
 def profile() -> None:
-    """One step as a bar."""
+    """Draw the time of one step as a bar that is divided into parts."""
     parts = json.loads((RESULTS / "one_token.json").read_text(encoding="utf-8"))["milliseconds"]
     whole, left = parts["whole step"], 0.0
     _, axes = plt.subplots(figsize=(9, 1.5))

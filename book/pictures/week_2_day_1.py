@@ -16,12 +16,12 @@ def cell(axes: Axes, x: float, y: float, face: str, edge: str = "white", text: s
 
 
 def steps() -> None:
-    """Prompt of four tokens, three new ones: the scores that each call computes, without a cache and with it."""
+    """Draw the scores that each call computes, without and with a cache, for four prompt tokens and three new ones."""
     lengths = (4, 5, 6, 7)
     _, panels = plt.subplots(2, 4, figsize=(9, 5.1), layout="constrained")
     for column, S in enumerate(lengths):
         old = 0 if column == 0 else S - 1
-        for row, first in enumerate((0, old)):  # the first query that is computed
+        for row, first in enumerate((0, old)):  # first: the first query that is computed
             axes = panels[row, column]
             for j in range(S):
                 stored = row == 1 and j < old
@@ -41,8 +41,8 @@ def steps() -> None:
 
 
 def arrays() -> None:
-    """One layer's array with step 4: a prompt of three, four more tokens, two taken back, one more."""
-    stages = [  # cells from the left: old, new, forgotten; capacity; what is done
+    """Draw one layer's array with step 4: a prompt of three tokens, four more, two taken back, one more."""
+    stages = [  # cells from the left: old, new, forgotten; capacity; description
         (0, 3, 0, 4, "store 3"),
         (3, 1, 0, 4, "store 1"),
         (4, 1, 0, 8, "store 1"),
@@ -73,12 +73,12 @@ def arrays() -> None:
 
 
 def copies() -> None:
-    """Copied positions by number of tokens, for three ways to grow."""
+    """Draw the copied positions against the number of tokens, for three ways to grow the array."""
     n = np.arange(1, 40_961)
     ways = {"step = 1": (1, ORANGE), "step = 256": (256, BLUE)}
     _, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
     for name, (step, colour) in ways.items():
-        grown = (n - 1) % step == 0  # there is no room for this token
+        grown = (n - 1) % step == 0  # the array has no room for this token
         axes.plot(n, np.cumsum(np.where(grown, n - 1, 0)), color=colour, label=name)
         axes.annotate(name, (40_960, np.where(grown, n - 1, 0).sum()), (6, 0), textcoords="offset points", va="center")
     capacity, copied, line = 0, 0, []
@@ -94,7 +94,7 @@ def copies() -> None:
 
 
 def ahead() -> None:
-    """Who is busy when, in both loops: to build a step takes 1, to compute it 2, to read and print its token 0.6."""
+    """Draw when Python and MLX are busy in both loops. Building takes 1, computing 2, reading and printing 0.6."""
     end = 10.8
     in_turns, overlapping = [], [("build", 0.0, 1.0, 1), ("build", 1.0, 1.0, 2)]
     for n in range(1, 6):

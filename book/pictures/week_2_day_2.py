@@ -16,14 +16,14 @@ CONFIG = ModelConfig.from_hf(QWEN3_0_6B)
 
 
 def requests(B: int, S: int, bits: float) -> Cost:
-    """A token for each of B requests."""
+    """Return the cost of a step with one token for each of B requests."""
     one, weights = model_cost(CONFIG, 1, S, bits / 8), model_cost(CONFIG, 1, S, bits / 8).bytes
     cache = S * (model_cost(CONFIG, 1, 2).bytes - model_cost(CONFIG, 1, 1).bytes)
     return Cost(B * one.operations, weights + (B - 1) * cache)
 
 
 def roof() -> None:
-    """Speed by intensity, and five passes below the roof."""
+    """Draw the roofline, and five passes under it by their intensity."""
     _, axes = plt.subplots(figsize=(7.4, 4))
     x = np.geomspace(0.5, 1000, 300)
     axes.fill_between(x, np.minimum(MACHINE.peak, MACHINE.bandwidth * x) / 1e9, 10, color=BLUE, alpha=0.07, lw=0)
@@ -57,7 +57,7 @@ def roof() -> None:
 def box(
     axes: Axes, x: float, y: float, text: str, colour: str, width: float, height: float = 0.62, line: str = "-"
 ) -> None:
-    """A box around (x, y)."""
+    """Draw a box centred at (x, y)."""
     style = {"boxstyle": "round,pad=0,rounding_size=0.1", "facecolor": "white", "edgecolor": colour, "linewidth": 1.6}
     axes.add_patch(FancyBboxPatch((x - width / 2, y - height / 2), width, height, linestyle=line, **style))
     axes.text(x, y, text, ha="center", va="center", color="black", family="monospace", fontsize=9)
@@ -71,7 +71,7 @@ def arrow(
 
 
 def anatomy() -> None:
-    """From a call in Python to a loop in C++, and the fallback next to it."""
+    """Draw the way of a call from Python to a loop in C++, and the fallback next to it."""
     _, axes = plt.subplots(figsize=(8.2, 3.1))
     box(axes, 1.3, 1.6, "softmax(x)\nsoftmax.py", BLUE, 2.1, 0.8)
     box(axes, 4.6, 1.6, "Kernel, eval_cpu\nmlx_extension.cpp", GREY, 2.5, 0.8)
@@ -95,7 +95,7 @@ def anatomy() -> None:
 
 
 def lanes() -> None:
-    """Nineteen numbers: two vectors of eight, added lane by lane, and a rest of three; then one sum."""
+    """Draw how nineteen numbers are summed: two vectors of eight, added lane by lane, then the three others."""
     _, axes = plt.subplots(figsize=(7.6, 3.2))
 
     def cell(x: float, y: float, text: str, colour: str) -> None:
@@ -117,7 +117,7 @@ def lanes() -> None:
 
 
 def parts() -> None:
-    """Rows in parts over time: one thread; two; one of two held up; and too little work for two."""
+    """Draw the time of rows in parts: one thread, two threads, two with one held up, and too little work for two."""
     _, axes = plt.subplots(figsize=(8.4, 3.5))
 
     def work(x: float, y: float, width: float, text: str, colour: str) -> None:

@@ -1,4 +1,4 @@
-"""The pictures of day 3, with levels and words from its own functions."""
+"""The pictures of week 2, day 3, with levels and words from the day's own functions."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ PALE_BLUE = "#cfe3f0"
 
 
 def word() -> None:
-    """The first word of the chapter's group: 32 bits, eight levels."""
+    """Draw the first word of the chapter's group: 32 bits that hold eight levels."""
     weight = mx.array([[0.7, -0.31, 0.02, 0.0, -0.8, 0.45, -0.09, 0.33, *np.linspace(-0.75, 0.65, 24)]])
     bits = f"{quantize(weight, 32)[0][0, 0].item():032b}"
     _, axes = plt.subplots(figsize=(9, 1.9))
@@ -38,7 +38,7 @@ def word() -> None:
 
 
 def rulers() -> None:
-    """Numbers of a group, and three ways to place four levels."""
+    """Draw the numbers of a group, and three ways to place four levels."""
     numbers = np.array([-0.8, -0.61, -0.48, -0.36, -0.25, -0.17, -0.11, -0.06, 0.0, 0.05, 0.09, 0.16, 0.21, 0.28, 0.45])
     low, high = numbers.min(), numbers.max()
     step = (high - low) / 3
@@ -64,7 +64,7 @@ def rulers() -> None:
 
 
 def bytes_of_a_group() -> None:
-    """64 weights in bfloat16, and as levels with a scale and a bias."""
+    """Draw the bytes of 64 weights: in bfloat16, and as levels with a scale and a bias."""
     _, axes = plt.subplots(figsize=(8.4, 2.3))
     for y, bits in enumerate((2, 4, 8, 16)):
         parts = [(64 * bits / 8, BLUE)] + ([(2, ORANGE), (2, GREEN)] if bits < 16 else [])
@@ -79,7 +79,7 @@ def bytes_of_a_group() -> None:
 
 
 def quality() -> None:
-    """Perplexity by bits per weight, from the measured table."""
+    """Draw the measured perplexity against the bits per weight."""
     rows = [row for row in json.loads(RESULTS.read_text(encoding="utf-8"))["rows"] if row["only"] is None]
     _, panels = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
     for axes, language in zip(panels, ("english", "japanese"), strict=True):

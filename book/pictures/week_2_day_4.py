@@ -19,7 +19,7 @@ def arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], colo
 
 
 def ways() -> None:
-    """Bits of a weight between memory and the processor: dense, made dense, packed."""
+    """Draw the bits per weight between memory and processor: dense weights, dequantised weights, packed weights."""
     _, axes = plt.subplots(figsize=(7.6, 2.5))
     rows = ((2.2, "a", [(16, BLUE)]), (1.1, "b", [(4.5, BLUE), (16, ORANGE), (16, BLUE)]), (0, "c", [(4.5, BLUE)]))
     for y, name, parts in rows:
@@ -39,7 +39,7 @@ def ways() -> None:
 
 
 def block() -> None:
-    """Four words of eight levels, and the order in which x meets their fields."""
+    """Draw four words of eight levels, and the order in which x is multiplied by their fields."""
     _, axes = plt.subplots(figsize=(8.2, 3.4))
     colours = {0: BLUE, 1: ORANGE, 2: GREEN, 7: PINK}
     for word in range(4):
@@ -60,7 +60,7 @@ def block() -> None:
 
 
 def scales() -> None:
-    """Sixteen words of a block and the groups that they belong to: 4 bits, groups of 32, 64 and 128."""
+    """Draw sixteen words of a block and their groups: 4 bits per weight, in groups of 32, 64 and 128."""
     _, axes = plt.subplots(figsize=(7.8, 2))
     fills = ("#d9eaf5", "#f9e0d2", "#d3eee5", "#f6e6ef")
     edges = (BLUE, ORANGE, GREEN, PINK)
@@ -77,7 +77,7 @@ def scales() -> None:
 
 
 def strips() -> None:
-    """Rows of W in two parts, and each part in strips that meet every row of x."""
+    """Draw the rows of W in two parts, each in strips that are multiplied by every row of x."""
     _, axes = plt.subplots(figsize=(7.8, 3.4))
     for part, colour in ((0, BLUE), (1, ORANGE)):
         for strip in range(4):

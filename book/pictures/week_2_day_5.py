@@ -10,7 +10,7 @@ TAU = 6.283185307179586
 
 
 def cell(axes: Axes, x: float, y: float, width: float, height: float, colour: str, text: str = "") -> None:
-    """A box whose lower left corner is (x, y)."""
+    """Draw a box whose lower left corner is (x, y)."""
     axes.add_patch(Rectangle((x, y), width, height, facecolor="white", edgecolor=colour, lw=1.5, zorder=2))
     axes.text(x + width / 2, y + height / 2, text, ha="center", va="center_baseline", fontsize=9, zorder=3)
 
@@ -21,7 +21,7 @@ def arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], colo
 
 
 def between() -> None:
-    """A layer: its products, and the operations between them, before and after."""
+    """Draw the products of a layer, and the operations between these products, before and after the day."""
     _, axes = plt.subplots(figsize=(9, 3.3))
     steps = [
         ("+\nnorm", 1.1, 11, 1),
@@ -54,7 +54,7 @@ def between() -> None:
 
 
 def journeys() -> None:
-    """SiLU(gate) * up: three operations with eight journeys to memory; one operation with three."""
+    """Draw the trips to memory for SiLU(gate) * up: eight trips for three operations, three trips for one operation."""
     _, axes = plt.subplots(figsize=(9, 2.7))
 
     def operation(x: float, name: str, reads: list[float], writes: float) -> None:
@@ -79,18 +79,18 @@ def journeys() -> None:
 
 
 def binary(number: float, digits: int) -> tuple[str, str]:
-    """Its digits before the point and `digits` of them behind it."""
+    """Return the binary digits of a number before the point, and `digits` of them after the point."""
     scaled = f"{round(number * 2**digits):b}".zfill(digits + 1)
     return scaled[:-digits], scaled[-digits:]
 
 
 def digits() -> None:
-    """An angle in 24 binary digits, aligned at the point: in radians; in turns; with whole turns taken off."""
+    """Draw an angle's 24 binary digits, aligned at the point: in radians, in turns, and without the whole turns."""
     _, axes = plt.subplots(figsize=(9, 2.3))
     angle = POSITION * FREQUENCY
     turns = angle / TAU
     rest = turns - round(turns)
-    leading = 24 - len(f"{int(rest * 2**24):b}")  # zeros behind the point, which a float does not spend digits on
+    leading = 24 - len(f"{int(rest * 2**24):b}")  # a float spends no digits on zeros right after the point
     rows = [
         (f"{angle:,.1f} rad", *binary(angle, 24 - len(f"{int(angle):b}"))),
         (f"{turns:,.1f} × 2π", *binary(turns, 24 - len(f"{int(turns):b}"))),

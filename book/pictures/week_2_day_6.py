@@ -18,7 +18,7 @@ def arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], colo
 
 
 def product() -> None:
-    """A panel of W, a tile of x, and the tile of y where they meet; y is filled panel by panel, downwards."""
+    """Draw a panel of W, a tile of x, and the tile of y that they give. y is filled panel by panel, downwards."""
     _, axes = plt.subplots(figsize=(7.6, 5))
     K, M, N, tile, panel, gap = 5.0, 3.2, 8.0, 0.8, 1.6, 0.5
     left, top = K + gap, M + gap
@@ -60,7 +60,7 @@ def product() -> None:
 
 
 def step() -> None:
-    """One step of a tile: numbers of x, two vectors of w, and the sixteen sums that they are added to."""
+    """Draw one step of a tile: numbers of x, two vectors of w, and the sixteen sums that the products are added to."""
     _, axes = plt.subplots(figsize=(7.8, 4.4))
     wide, high = 4.2, 0.46
     for j in range(2):
@@ -93,7 +93,7 @@ def _code(colour: str) -> dict[str, object]:
 
 
 def share() -> None:
-    """What part of the arithmetic is useful, by the rows of x, for both orders of loops."""
+    """Draw which share of the operations is useful against the rows of x, for both orders of loops."""
     _, axes = plt.subplots(figsize=(7.4, 3.6))
     M = np.arange(1, 513)
     tiles = -(-M // 8)

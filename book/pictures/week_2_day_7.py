@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, Rectangle
 from style import BLUE, GREEN, GREY, ORANGE, PALE
 
-SCORES = (1, 0, 2, 1, 4, 1, 3, 0, 2, 4, 1, 3)  # those of d7_online.py
+SCORES = (1, 0, 2, 1, 4, 1, 3, 0, 2, 4, 1, 3)  # the scores of d7_online.py
 
 
 def arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], colour: str = GREY) -> None:
@@ -22,7 +22,7 @@ def rectangle(
 
 
 def online() -> None:
-    """Twelve scores in three blocks, the largest so far, and the factor for what was summed before."""
+    """Draw twelve scores in three blocks, the largest score so far, and the factor for the earlier sums."""
     _, axes = plt.subplots(figsize=(7.6, 2.9))
     colours, largest = (BLUE, GREEN, ORANGE), -math.inf
     for block, colour in enumerate(colours):
@@ -44,11 +44,11 @@ def online() -> None:
 
 
 def blocks() -> None:
-    """Scores in blocks: a whole prompt, and 64 queries that begin within a block of keys."""
+    """Draw the scores in blocks: of a whole prompt, and of 64 queries that begin within a block of keys."""
     _, axes = plt.subplots(figsize=(8.2, 3.5))
 
     def scores(left: float, top: float, L: float, S: float, first_seen: float) -> None:
-        """L rows, S columns, in blocks of 1; the first row sees first_seen columns."""
+        """Draw L rows and S columns of scores in blocks of size 1. The first row sees `first_seen` columns."""
         for row in range(math.ceil(L)):
             height = min(1, L - row)
             for column in range(math.ceil(S)):
@@ -82,7 +82,7 @@ def blocks() -> None:
 
 
 def layout() -> None:
-    """The two products of a block, with sizes; and a vector, which is a piece of a row: WIDTH queries."""
+    """Draw the two products of a block with their sizes, and a vector: a piece of a row with WIDTH queries."""
     _, axes = plt.subplots(figsize=(8.4, 3.9))
     sizes = {"64 k": 1.4, "64 q": 1.4, "D": 2.2}
     grey = {"color": GREY, "fontsize": 9}
@@ -113,7 +113,7 @@ def layout() -> None:
 
 
 def split() -> None:
-    """One token, two heads of keys, four threads, over time: heads are shared out; parts of heads are, and joined."""
+    """Draw one token, two heads of keys and four threads over time: whole heads per thread, and joined parts."""
     _, axes = plt.subplots(figsize=(7.8, 3.3))
 
     def row(y: float, pieces: list[tuple[str, float, str]]) -> None:

@@ -1,4 +1,4 @@
-"""The picture of how a GPU runs a kernel: what threads do, step by step, as `viz kernel` draws it."""
+"""The picture of how a GPU runs a kernel: what its threads do in each step, as `viz kernel` draws it."""
 
 import re
 import tempfile
@@ -13,7 +13,7 @@ SUM = Path(__file__).parents[1] / "week_2" / "gpu_sum.py"
 
 
 def gpu_sum() -> dict[str, str]:
-    """The script's first kernel, with 8 threads instead of 64; in each language."""
+    """Return SVGs of the script's first kernel, keyed by language, with 8 threads instead of 64."""
     small = re.sub(r"\b(64|32)\b", lambda match: str(int(match[1]) // 8), SUM.read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(None):
         script = Path(folder) / SUM.name

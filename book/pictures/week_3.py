@@ -8,8 +8,8 @@ from matplotlib.patches import FancyBboxPatch
 from style import BLUE, GREEN, GREY, ORANGE, PALE
 
 RESULTS = Path(__file__).parents[2] / "benches" / "results" / "serving.json"
-STAGES = {"RESERVE": (2.9, BLUE), "COMPUTE": (6.6, ORANGE), "COMMIT": (10.0, GREEN)}  # where, and in which colour
-BOXES = {  # place of the centre, width, colour
+STAGES = {"RESERVE": (2.9, BLUE), "COMPUTE": (6.6, ORANGE), "COMMIT": (10.0, GREEN)}  # horizontal position and colour
+BOXES = {  # position of the centre, width, colour
     "Request": (0.2, 1.2, 1.6, GREY),
     "Scheduler": (2.9, 1.2, 1.8, BLUE),
     "Batch": (4.9, 1.2, 1.1, GREY),
@@ -17,14 +17,14 @@ BOXES = {  # place of the centre, width, colour
     "settle": (10.0, 1.2, 1.5, GREEN),
     "RequestCache": (6.45, -0.55, 8.9, GREY),
 }
-PARTS = [  # whose, the default that a day replaces, and those days
+PARTS = [  # owner, default that a later day replaces, these days
     (2.9, "Budget", "2"),
     (4.7, "Preemption", "3"),
     (6.6, "make_layer", "4"),
     (8.3, "Prefixes", "5"),
     (10.0, "Decoding", "2, 6"),
 ]
-ARROWS = [  # from, to, what goes along, where it is written
+ARROWS = [  # from, to, label, position of the label
     ((1.0, 1.2), (2.0, 1.2), "add", (1.5, 1.36)),
     ((3.8, 1.2), (4.35, 1.2), "", (0, 0)),
     ((5.45, 1.2), (5.95, 1.2), "", (0, 0)),
@@ -36,7 +36,7 @@ ARROWS = [  # from, to, what goes along, where it is written
 
 
 def engine() -> None:
-    """A step as one would draw it on a whiteboard: reserve, compute, commit; and the parts that later days replace."""
+    """Draw a step as on a whiteboard, reserve, compute, commit, and the parts that later days replace."""
     _, axes = plt.subplots(figsize=(9, 4.0))
     for name, (x, y, width, colour) in BOXES.items():
         box = FancyBboxPatch((x - width / 2, y - 0.32), width, 0.64, boxstyle="round,pad=0.03", facecolor="white")
@@ -65,7 +65,7 @@ def engine() -> None:
 
 
 def throughput() -> None:
-    """Tokens a second of all requests together, by how many they are."""
+    """Draw the tokens per second of all requests together against the number of requests."""
     rows = json.loads(RESULTS.read_text(encoding="utf-8"))["rows"]
     shapes = dict.fromkeys(row["shape"] for row in reversed(rows))
     _, panels = plt.subplots(1, len(shapes), figsize=(9, 3.3), layout="constrained")

@@ -13,7 +13,7 @@ COLOURS = dict(zip(LENGTHS, SHADES, strict=True))
 
 
 def places(is_static: bool) -> list[tuple[str, int, int]]:
-    """Of each request: its slot, and the step in which it begins."""
+    """Return each request, its slot, and the step in which it begins."""
     free_at = [0] * SLOTS
     found = []
     for number, (name, length) in enumerate(LENGTHS.items()):
@@ -30,7 +30,7 @@ def paler(colour: str) -> tuple[float, ...]:
 
 
 def timeline() -> None:
-    """The same eight requests in three slots, in static batches and in a continuous one."""
+    """Draw eight requests in three slots: in static batches, and in a continuous batch."""
     _, panels = plt.subplots(2, 1, figsize=(8, 3.9), layout="constrained", sharex=True)
     ends = []
     for axes, is_static in zip(panels, (True, False), strict=True):
@@ -64,11 +64,11 @@ def timeline() -> None:
 
 
 def rows() -> None:
-    """The rows of a step, and which keys each of them sees, slot by slot."""
+    """Draw the rows of a step, and the keys that each row sees, slot by slot."""
     capacity = 8
     step = [("a", 0, 4, 1), ("b", 1, 6, 1), ("c", 2, 0, 4)]  # request, slot, start, rows
     colours = {"a": BLUE, "b": ORANGE, "c": GREEN}
-    stale = {2: 7}  # positions that the last request of a slot has left there
+    stale = {2: 7}  # slot -> positions written by the slot's last request
     _, axes = plt.subplots(figsize=(8.4, 3.1), layout="constrained")
     row = 0
     for slot in range(3):
@@ -103,7 +103,7 @@ def rows() -> None:
 
 
 def states() -> None:
-    """The life of a request: three states, and what leads from one to the next."""
+    """Draw the three states of a request, and what leads from one state to the next."""
     _, axes = plt.subplots(figsize=(8.2, 1.9), layout="constrained")
     for x, name, colour in ((0, "WAITING", GREY), (3.6, "RUNNING", BLUE), (8.4, "FINISHED", GREEN)):
         axes.add_patch(

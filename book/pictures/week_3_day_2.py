@@ -21,7 +21,7 @@ PROMPT, RUNNING, CONTEXT = 900, 15, 200
 
 
 def steps() -> None:
-    """Time in rows: three requests generate, a prompt of 24 tokens comes; whole, and with a budget of 9."""
+    """Draw steps that read a prompt of 24 tokens while three requests generate: whole, and with a budget of 9."""
     _, axes = plt.subplots(figsize=(9, 3.2))
     ways = {1.9: [0, 0, 24, 1, 1, 1, 1, 1], 0: [0, 0, 6, 6, 6, 6, 1, 1, 1]}  # rows of the prompt in each step
     for y, counts in ways.items():
@@ -32,7 +32,7 @@ def steps() -> None:
             axes.add_patch(Rectangle((x, y), 3 + count, 0.8, facecolor="none", edgecolor=GREY, linewidth=1.1))
             x += 3 + count
             axes.plot(x, y - 0.12, "^", color=BLUE, ms=6)
-        first = 3 * 2 + (27 if y else 36)  # when the prompt has its first token
+        first = 3 * 2 + (27 if y else 36)  # when the prompt's first new token is chosen
         axes.plot(first, y - 0.36, "^", color=ORANGE, ms=6)
         arrow = {"arrowstyle": "<|-|>", "color": "black", "shrinkA": 0, "shrinkB": 0}
         wait = 27 if y else 9
@@ -44,7 +44,7 @@ def steps() -> None:
 
 
 def rows() -> None:
-    """A step of two generated tokens and a chunk of three: what each row sees, and which need logits."""
+    """Draw a step of two generated tokens and a chunk of three: the keys that each row sees, and who needs logits."""
     _, axes = plt.subplots(figsize=(7, 3.1))
     chunks = [("a", 6, 1, True), ("b", 3, 1, True), ("c", 4, 3, False)]  # id, start, tokens, logits needed
     y = 0.0
@@ -69,7 +69,7 @@ def rows() -> None:
 
 
 def chunk_seconds(machine: Machine, start: int, end: int, bits: float = 4.5) -> float:
-    """A step of all that generate, and of a chunk of the prompt."""
+    """Return the seconds of a step with all requests that generate, and a chunk of the prompt."""
     cost = model_cost(CONFIG, end - start, end, 0)
     token = model_cost(CONFIG, 1, CONTEXT, 0)
     weights = model_cost(CONFIG, 1, 1, bits / 8).bytes - model_cost(CONFIG, 1, 1, 0).bytes
@@ -79,7 +79,7 @@ def chunk_seconds(machine: Machine, start: int, end: int, bits: float = 4.5) -> 
 
 
 def tradeoff() -> None:
-    """The longest step and the wait of the prompt by budget, on two machines."""
+    """Draw the longest step and the wait of the prompt against the budget, on two machines."""
     _, panels = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     budgets = np.unique(np.geomspace(RUNNING + 1, PROMPT + RUNNING, 120).astype(int))
     for axes, machine, name in zip(panels, MACHINES, ("1,100 GFLOP/s, 90 GB/s", "100 TFLOP/s, 1 TB/s"), strict=True):
@@ -99,7 +99,7 @@ def tradeoff() -> None:
 
 
 def gaps() -> None:
-    """What was measured: the longest gap between two tokens, and the wait of the prompt, by budget."""
+    """Draw the measured longest gap between two tokens, and the wait of the prompt, against the budget."""
     _, panels = plt.subplots(1, len(RESULTS), figsize=(4.6 * len(RESULTS), 3.4), layout="constrained", squeeze=False)
     for axes, file in zip(panels[0], RESULTS, strict=True):
         found = json.loads(file.read_text(encoding="utf-8"))

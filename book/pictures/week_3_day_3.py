@@ -23,7 +23,7 @@ def box(axes: Axes, x: float, y: float, width: float, face: str, edge: str, **st
 
 
 def slots() -> None:
-    """The same three requests in slots of the longest possible, and in pages of one pool."""
+    """Draw three requests in slots for the longest possible request, and in pages of one pool."""
     lengths = {"a": 6, "b": 9, "c": 3}
     _, axes = plt.subplots(figsize=(8.4, 4.0))
     for row, (id, length) in enumerate(lengths.items()):
@@ -49,7 +49,7 @@ def slots() -> None:
 
 
 def tables() -> None:
-    """Page tables of three requests, and the pool that they point into: as `d3_tables.py` prints it before a leaves."""
+    """Draw the page tables of three requests and the pool, as `d3_tables.py` prints them before a leaves."""
     lengths = {"a": 9, "b": 14, "c": 3}
     found = {"a": [0, 1, 5], "b": [2, 3, 4, 7], "c": [6]}
     _, axes = plt.subplots(figsize=(8.6, 4.9))
@@ -91,7 +91,7 @@ def tables() -> None:
 
 
 def run() -> None:
-    """Pages of each request, step by step, in a pool that is too small: crosses where one is preempted."""
+    """Draw the pages of each request, step by step, in a pool that is too small. Crosses mark preemptions."""
     rng = random.Random(3)
     pool = PagePool(24, 4)
     scheduler = Scheduler(PagedKVCache(0, pool), 8, TokenBudget(32), PreemptNewest())

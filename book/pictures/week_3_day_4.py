@@ -21,7 +21,7 @@ def arrow(
 
 
 def gather() -> None:
-    """What is moved in the step of d4_bytes.py: by way of two copies, and through the table."""
+    """Draw the bytes that are moved in the step of d4_bytes.py: with two copies, and through the table."""
     _, axes = plt.subplots(figsize=(8.6, 3.1))
     pages = ((0, 0), (1.1, 0.45), (0.2, 1.1))
 
@@ -52,7 +52,7 @@ def gather() -> None:
 
 
 def find() -> None:
-    """A table, and the rows of a pool of pages of four positions with two heads each: where position 6 is."""
+    """Draw how a table leads to the row of position 6, in pages of four positions and two heads."""
     table, page_size, heads, length = [2, 0, 3], 4, 2, 9
     _, axes = plt.subplots(figsize=(8.4, 4.7))
     for i, page in enumerate(table):
@@ -97,7 +97,7 @@ def find() -> None:
 
 
 def items() -> None:
-    """What four threads do in a step: parts of the keys of two requests, blocks of the queries of a third."""
+    """Draw what four threads do in a step: parts of two requests' keys, and blocks of a third request's queries."""
     _, axes = plt.subplots(figsize=(8.6, 2.9))
     work: list[tuple[str, float, str]] = []  # in the order of the kernel's list
     for colour, length in ((BLUE, 700), (ORANGE, 300)):
@@ -106,7 +106,7 @@ def items() -> None:
     for head in range(4):
         work += [(f"{head}: {first}", (first + 64) / 64 * 1.1, GREEN) for first in (0, 64)]
     ends = [0.0] * 4
-    for text, width, colour in reversed(work):  # the last ones are taken first
+    for text, width, colour in reversed(work):  # threads take the last items first
         thread = ends.index(min(ends))
         x, y = ends[thread], 3 - thread
         box(axes, x, y, width, 0.72, colour)
@@ -123,7 +123,7 @@ def items() -> None:
 
 
 def lanes() -> None:
-    """A simdgroup and 32 keys: each lane looks one up; then all lanes share each row."""
+    """Draw a simdgroup and 32 keys: each lane looks up one key, then all lanes share each row."""
     _, axes = plt.subplots(figsize=(8.6, 4.0))
     shown = 8
     rows = [44, 45, 46, 47, 12, 13, 14, 15]

@@ -24,7 +24,7 @@ PAGE = 4
 
 
 def page(axes: Axes, x: float, y: float, cells: list[tuple[str, str]], edge: str = GREY) -> None:
-    """Four cells, each with a text and a colour."""
+    """Draw a page as four cells, each with a text and a colour."""
     for i, (text, face) in enumerate(cells):
         axes.add_patch(Rectangle((x + i, y), 1, 1, facecolor=face, edgecolor="#cccccc", linewidth=0.8))
         axes.text(x + i + 0.5, y + 0.52, text, ha="center", va="center", fontsize=9)
@@ -32,7 +32,7 @@ def page(axes: Axes, x: float, y: float, cells: list[tuple[str, str]], edge: str
 
 
 def holders(axes: Axes, x: float, y: float, colours: list[str]) -> None:
-    """A dot for each holder, above the right end of a page."""
+    """Draw a dot per holder over the right end of a page."""
     for i, colour in enumerate(colours):
         axes.add_patch(Circle((x + PAGE - 0.25 - 0.5 * i, y - 0.3), 0.19, facecolor=colour, edgecolor="none"))
 
@@ -43,11 +43,11 @@ def line(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> No
 
 
 def tree() -> None:
-    """A system prompt of two pages, and three chats behind it. a is over; b and c run, and have pages of their own."""
+    """Draw a system prompt of two pages, followed by three chats. a is finished; b and c run, with their own pages."""
     _, axes = plt.subplots(figsize=(9, 3.7))
     step = 6.0
     system = [[(str(i), PALE_GREEN) for i in part] for part in ("stuv", "wxyz")]
-    nodes = {  # place: column and row; cells, holders besides the tree
+    nodes = {  # keyed by column and row: cells, holders besides the tree
         "s0": (0, 2, system[0], [BLUE, ORANGE]),
         "s1": (1, 2, system[1], [BLUE, ORANGE]),
         "a0": (2, 0.4, [(t, LIGHT) for t in "aaaa"], []),
@@ -74,7 +74,7 @@ def tree() -> None:
 
 
 def copy() -> None:
-    """A page that the tree and c hold, of which b knows two positions: b gets a copy, and writes a token into it."""
+    """Draw a page held by the tree and c. b knows two positions of the page, so b writes a token into a copy."""
     _, axes = plt.subplots(figsize=(8.8, 3.5))
     known = [("15", PALE_GREEN), ("16", PALE_GREEN), ("17", PALE_GREEN), ("18", PALE_GREEN)]
     free = [("", "white")] * PAGE
@@ -97,7 +97,7 @@ def copy() -> None:
 
 
 class NoWeights:
-    """A model that says nothing: every next token is 0."""
+    """A model that computes nothing: every next token is token 0."""
 
     config = SimpleNamespace(vocab_size=20_000, max_position_embeddings=2048, eos_token_ids=())
     layers = ()
@@ -110,7 +110,7 @@ class NoWeights:
 
 
 class Rows:
-    """An observer that notes, of each step, how many tokens of which request were computed."""
+    """An observer that records how many tokens of each request each step computed."""
 
     def __init__(self) -> None:
         self.steps: list[dict[str, int]] = []
@@ -119,11 +119,11 @@ class Rows:
         self.steps.append({chunk.request.id: len(chunk.tokens) for chunk in batch.chunks})
 
     def on_abort(self, engine: Engine, request: Request) -> None:
-        """Nobody does."""
+        """Do nothing: no request is aborted."""
 
 
 def steps() -> None:
-    """Eight requests at once, 700 tokens in common and 20 of their own: rows of each step, by request."""
+    """Draw the rows of each step, by request, for eight requests with 700 shared tokens and 20 own tokens each."""
     rows, pool = Rows(), PagePool(400, 16)
     cache = PagedKVCache(0, pool, PrefixCache(pool))
     engine = Engine(NoWeights(), Scheduler(cache, 8, TokenBudget(256), PreemptNewest()), [rows])
@@ -146,7 +146,7 @@ def steps() -> None:
 
 
 def first_token() -> None:
-    """What a bench measured: time to the first token of each request, without the tree and with it."""
+    """Draw the measured time to the first token of each request, without and with the tree."""
     _, panels = plt.subplots(2, len(RESULTS), figsize=(4.6 * len(RESULTS), 5), layout="constrained", squeeze=False)
     for column, file in zip(panels.T, RESULTS, strict=True):
         found = json.loads(file.read_text(encoding="utf-8"))

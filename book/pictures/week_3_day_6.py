@@ -14,7 +14,7 @@ from style import BLUE, GREEN, GREY, ORANGE, PALE, PINK
 RESULTS = Path(__file__).parents[2] / "benches" / "results" / "speculative.json"
 PALE_GREEN, PALE_BLUE, PALE_ORANGE = "#bfe6d9", "#cfe3f0", "#f6cfb0"
 COLOURS = (BLUE, GREEN, ORANGE, "#56b4e9", PINK, "#e69f00")
-P = np.array([0.1, 0.4, 0.3, 0.2, 0.0])  # those of d6_proof.py
+P = np.array([0.1, 0.4, 0.3, 0.2, 0.0])  # the probabilities of d6_proof.py
 Q = np.array([0.5, 0.1, 0.1, 0.2, 0.1])
 
 
@@ -32,7 +32,7 @@ def arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], colo
 
 
 def step() -> None:
-    """One step: four guesses of the small model, five rows of the large one, two accepted, two rejected."""
+    """Draw one step: four guesses of the small model, five rows of the large one, two accepted guesses."""
     _, axes = plt.subplots(figsize=(8.6, 4.6))
     guesses = ("d", "e", "f", "g")
     for x, token in enumerate("abc"):
@@ -62,7 +62,7 @@ def step() -> None:
 
 
 def proof() -> None:
-    """p and q of five tokens: what both have, what the guesses have too much of, and what they lack."""
+    """Draw p and q of five tokens: what both have in common, where q is larger, and where p is larger."""
     _, axes = plt.subplots(figsize=(6.6, 3.4), layout="constrained")
     x, both = np.arange(5), np.minimum(P, Q)
     axes.bar(x, both, 0.62, color=PALE_GREEN, edgecolor=GREEN, linewidth=1.3)
@@ -76,7 +76,7 @@ def proof() -> None:
 
 
 def expected() -> None:
-    """Tokens of a step by number of guesses, for some chances of a guess; dotted: what no number of guesses exceeds."""
+    """Draw the tokens per step against the number of guesses, for several probabilities; dotted: the limits."""
     _, axes = plt.subplots(figsize=(6.4, 3.5), layout="constrained")
     k = np.arange(0, 13)
     for a, colour in ((0.5, ORANGE), (0.7, PINK), (0.8, GREEN), (0.9, BLUE)):
@@ -91,7 +91,7 @@ def expected() -> None:
 
 
 def speed() -> None:
-    """What was measured: the speed-up by chance and by drafter, and the cost of a step, by requests."""
+    """Draw the measured speed-ups by probability and by drafter, and the cost of a step by number of requests."""
     found = json.loads(RESULTS.read_text(encoding="utf-8"))
     _, (left, middle, right) = plt.subplots(1, 3, figsize=(10.5, 3.6), layout="constrained")
     ratios(left, found["chances"], lambda row: f"a = {row['chance']}")
@@ -110,7 +110,7 @@ def speed() -> None:
 
 
 def ratios(axes: Axes, rows: list[dict[str, Any]], name: Callable[[dict[str, Any]], str]) -> None:
-    """Speed-ups by number of requests, a line for each name."""
+    """Draw speed-ups against the number of requests, with one line per name."""
     cases = {}
     for row in rows:
         cases.setdefault(name(row), []).append((row["requests"], row["speed_up"]))

@@ -34,7 +34,7 @@ def blank(axes: Axes, width: float, height: float, bottom: float = 0) -> None:
 
 
 def threads() -> None:
-    """The loop's thread with its coroutines, the engine's thread with its steps, and what goes to and fro."""
+    """Draw the loop's thread with its coroutines, the engine's thread with its steps, and what they send each other."""
     _, axes = plt.subplots(figsize=(8.6, 3.7))
     axes.text(0, 5.75, "the loop's thread: coroutines, each of which waits for its own queue", fontsize=10, color=BLUE)
     axes.text(0, -0.45, "the engine's thread: jobs and steps, and sleep without either", fontsize=10, color=ORANGE)
@@ -56,7 +56,7 @@ def threads() -> None:
 
 
 def leaving() -> None:
-    """A client that goes away: what is cancelled, from the connection down to the pages."""
+    """Draw what is cancelled when a client leaves, from the connection down to the pages."""
     _, axes = plt.subplots(figsize=(8.6, 3.6))
     names = ("client", "EventStream", "events", "generate", "engine's thread")
     places = (1.5, 4.9, 8.3, 11.7, 15.1)
@@ -81,7 +81,7 @@ def leaving() -> None:
 
 
 def queue() -> None:
-    """How long requests wait by load, with and without a bound."""
+    """Draw how long requests wait against the load, with and without a limit on waiting requests."""
     waits: Callable[..., list[float | None]] = runpy.run_path(str(BOOK / "week_3" / "d7_queue.py"))["waits"]
     loads = np.array([0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.35, 1.5])
     whole = [np.median([wait for wait in waits(load) if wait is not None]) for load in loads]

@@ -16,8 +16,8 @@ CONFIGS = {"story": load("story")[0].config, "Qwen3-0.6B": ModelConfig.from_hf(Q
 
 
 def nbytes(cache: BatchedKVCache | PagedKVCache, config: ModelConfig) -> int:
-    """Return the bytes of all arrays of a cache in bfloat16, after one row is stored. The arrays are never evaluated, and
-    so take no memory."""
+    """Return the bytes of all arrays of a cache in bfloat16 once a row is stored. The arrays are never evaluated, so
+    they take no memory."""
     row = mx.zeros((1, config.num_key_value_heads, 1, config.head_dim), mx.bfloat16)
     place = mx.array([0])
     for layer in cache.layers:

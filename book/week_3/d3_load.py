@@ -26,7 +26,7 @@ def requests() -> list[Request]:
 
 
 class Counts:
-    """The counts of a run. running, stored: the mean numbers of running requests and stored positions while others wait."""
+    """The counts of a run. running, stored: the mean requests and positions in the cache while others wait."""
 
     def __init__(self, scheduler: Scheduler):
         self.steps = self.computed = self.preempted = 0

@@ -1,4 +1,4 @@
-"""Print the tables and spans that an engine passes to the kernel, and compare its tokens with those of day 3's cache."""
+"""Print the tables and spans that an engine passes to the kernel, and compare the tokens with those of day 3."""
 
 import mlx.core as mx
 

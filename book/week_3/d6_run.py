@@ -1,4 +1,4 @@
-"""Print a story step by step: accepted guesses in brackets, rejected ones between dashes, then the model's own token."""
+"""Print a story step by step: accepted guesses in brackets, rejected ones in dashes, then the model's own token."""
 
 import mlx.core as mx
 
