@@ -21,15 +21,15 @@ nitpicky = True
 
 language = "en"
 locale_dirs = ["locale"]
-gettext_compact = False  # a catalogue for each page
-gettext_location = False  # a moved line is no change
+gettext_compact = False  # one catalogue per page
+gettext_location = False  # without line numbers, so that moving a line changes no catalogue
 gettext_last_translator = ""
 
 html_theme = "furo"
 html_title = "tiny-llm"
 html_show_sphinx = False
 html_copy_source = False
-html_show_search_summary = False  # _static/search.js shows them: browsers let no page from a disk fetch anything
+html_show_search_summary = False  # _static/search.js shows summaries: browsers let no page on a disk fetch a file
 html_static_path = ["_static"]
 html_css_files = ["page.css", "code.css", "book.css"]
 html_js_files = [("book.js", {"defer": "defer"})]

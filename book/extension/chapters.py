@@ -1,4 +1,4 @@
-"""A chapter's place in the course: week and day in its heading, and below the heading how long the day takes."""
+"""Adds a chapter's place in the course: week and day in the heading, and after the heading how long the day takes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["setup"]
 
 
 def day_of_page(page: str) -> Day | None:
-    """The day whose chapter a page is."""
+    """Return the day whose chapter a page is. Return None if the page is no chapter."""
     match = re.fullmatch(r"week_(\d+)/day_(\d+)", page)
     return select_days(*match.groups())[0] if match else None
 
@@ -42,7 +42,7 @@ class Place(SphinxTransform):
 
 
 def shorten_entry(app: Sphinx, document: nodes.document) -> None:
-    """Leaves the week out of a chapter's entry in the sidebar: the entry above it is the week."""
+    """Leave the week out of a chapter's entry in the sidebar, because the parent entry is the week."""
     page = app.env.docname
     if day := day_of_page(page):
         entry = next(app.env.tocs[page].findall(nodes.reference))

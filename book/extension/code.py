@@ -1,6 +1,6 @@
-"""Code boxes, line by line, so that a long line continues below, indented, as in an editor.
+"""Splits code boxes into lines, so that a long line continues indented on the next row, as in an editor.
 
-The text stays the same: a copied line is in one piece.
+The text does not change: a copied line is in one piece.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["setup"]
 
 BOX = re.compile(r"(<pre\b[^>]*>(?:<span></span>)?)(.*?)\n?(</pre>)", re.DOTALL)
 LINE_NUMBER = re.compile(r'<span class="linenos">.*?</span>')
-TABLE = re.compile(r"\S {2,}(?![ #/])\S")  # words in columns, and not a comment at the end of a line
+TABLE = re.compile(r"\S {2,}(?![ #/])\S")  # words in columns, except a comment at the end of a line
 
 
 def by_lines(box: re.Match[str]) -> str:

@@ -32,7 +32,7 @@ COURSE = Path(tiny_llm_course.__path__[0])
 
 
 class CourseDirective(SphinxDirective):
-    """What the directives share."""
+    """The base class of the directives."""
 
     required_arguments = 1
 
@@ -50,7 +50,7 @@ class CourseDirective(SphinxDirective):
         return self.word("task", number=task.id.task, title=self.say(task.title))
 
     def task(self) -> Task:
-        """The task of the argument."""
+        """Return the task of the argument."""
         self.env.note_dependency(str(COURSE / "syllabus.toml"))
         try:
             return select_task(self.arguments[0])
@@ -58,7 +58,7 @@ class CourseDirective(SphinxDirective):
             raise self.error(str(error)) from None
 
     def day(self) -> Day:
-        """The day of the argument."""
+        """Return the day of the argument."""
         match = re.fullmatch(r"w(\d+)d(\d+)", self.arguments[0])
         if match is None:
             raise self.error(f"a day looks like w1d2, got {self.arguments[0]!r}")
@@ -68,7 +68,7 @@ class CourseDirective(SphinxDirective):
             raise self.error(str(error)) from None
 
     def entry(self, task: Task) -> Entry:
-        """A task's entry of the catalogue."""
+        """Return a task's entry in the catalogue."""
         self.env.note_dependency(str(COURSE / "catalogue" / f"week_{task.id.week}_day_{task.id.day}.toml"))
         try:
             return entry_of(task.id)
@@ -110,7 +110,7 @@ class Hints(CourseDirective):
 
 
 class Solution(CourseDirective):
-    """```{solution} w1d1.1``` : the reference's code, folded, and below it what the author has to say about it."""
+    """```{solution} w1d1.1``` : the reference's code, folded, and then the author's text about the code."""
 
     has_content = True
 
@@ -134,11 +134,11 @@ class Answer(CourseDirective):
     def run(self) -> list[nodes.Node]:
         asked = self.question()
         title = nodes.rubric(asked.rawsource, "", *(child.deepcopy() for child in asked.children))
-        title.source, title.line = asked.source, asked.line  # so that it is translated as the question is
+        title.source, title.line = asked.source, asked.line  # so that the title is translated like the question
         return [folded(title, *self.parse_content_to_nodes())]
 
     def question(self) -> nodes.paragraph:
-        """The question of that number in the list under "Before you run it"."""
+        """Return the question with this number in the list under "Before you run it"."""
         for section in self.state.document.findall(nodes.section):
             if "before-you-run-it" in section["ids"]:
                 items = [*section.findall(nodes.list_item)]
@@ -166,7 +166,7 @@ class Mistakes(CourseDirective):
 
 
 class Stuck(CourseDirective):
-    """```{stuck} w1d1``` : what puts the reference of a day in place, and what comes with it."""
+    """```{stuck} w1d1``` : the commands that copy a day's reference, and the days whose tasks are in the same files."""
 
     def run(self) -> list[nodes.Node]:
         day = self.day()
@@ -181,7 +181,7 @@ class Stuck(CourseDirective):
         return [generated(nodes.literal_block("", copies, language="sh")), generated(text)]
 
     def beside(self, day: Day) -> list[Day]:
-        """Other days with tasks in the same files."""
+        """Return the other days with tasks in the same files."""
         return [other for other in select_days(None, None) if other != day and {*other.modules} & {*day.modules}]
 
 
@@ -217,15 +217,15 @@ class Output(SphinxDirective):
 
 
 def generated(node: nodes.Element) -> nodes.Element:
-    """The node, of which nothing is for translators."""
+    """Mark a node so that translators see nothing of it, and return the node."""
     for element in node.findall(nodes.TextElement):
-        if not isinstance(element, nodes.Inline):  # those are translated with what they stand in
+        if not isinstance(element, nodes.Inline):  # inline elements are translated with their paragraph
             element["translatable"] = False
     return node
 
 
 def folded(title: nodes.rubric, *body: nodes.Node) -> nodes.Element:
-    """The same as sphinx-design's directive `dropdown` makes."""
+    """Return the same nodes as sphinx-design's directive `dropdown`."""
     return create_component(
         "dropdown",
         children=[title, *body],
@@ -240,7 +240,7 @@ def folded(title: nodes.rubric, *body: nodes.Node) -> nodes.Element:
 
 
 def code_block(listing: Listing) -> nodes.Element:
-    """Code under its file's name, with the line numbers that it has there."""
+    """Return code with its file's name and with the line numbers of the file."""
     place = f"{listing.name}, class {listing.scope}" if listing.scope else listing.name
     code = nodes.literal_block("", listing.code.rstrip("\n"), linenos=True)
     code["language"] = "cpp" if is_native(listing.file) else "python"
@@ -249,13 +249,13 @@ def code_block(listing: Listing) -> nodes.Element:
 
 
 def inline(text: str) -> list[nodes.Node]:
-    """Text in which `this` is code and nothing else is markup: `h*D to (h+1)*D` keeps its stars."""
+    """Parse text whose only markup is `code`: the stars of `h*D to (h+1)*D` stay."""
     parts = enumerate(text.split("`"))
     return [nodes.literal("", part) if number % 2 else nodes.Text(part) for number, part in parts if part]
 
 
 def split_diagnosis(text: str) -> tuple[str, str]:
-    """What was done, and why it is wrong: the first sentence, shortened to its substance, and the others."""
+    """Split a diagnosis into what was done (the first sentence, shortened) and why it is wrong (the others)."""
     first, _, rest = re.sub(r"(?<=[^.]\.) |(?<=。)", "\n", text, count=1).partition("\n")
     what = re.sub(r"^This is what you get (\w)", lambda match: match[1].upper(), first)
     return what.replace("の結果です", "", 1).rstrip(".。"), rest

@@ -1,4 +1,4 @@
-"""What search engines and chats show of a page: its title and its first paragraph."""
+"""Adds what search engines and chats show of a page: its title and its first paragraph."""
 
 from __future__ import annotations
 

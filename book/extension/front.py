@@ -57,7 +57,7 @@ class Cards(CourseDirective):
 
 
 class TermWeek(CourseDirective):
-    """```{term-week} 3 1.5 1.6``` : a week of a term, the days that belong to it, and what the author writes below."""
+    """```{term-week} 3 1.5 1.6``` : a week of a term, the days that belong to the week, and then the author's text."""
 
     optional_arguments = 100
     has_content = True
@@ -79,7 +79,7 @@ class TermWeek(CourseDirective):
 
 
 class CorePath(CourseDirective):
-    """```{core-path}``` : its days, with their hours."""
+    """```{core-path}``` : the days of the core path, with their hours."""
 
     required_arguments = 0
 
@@ -89,7 +89,7 @@ class CorePath(CourseDirective):
 
 
 class CloneCommand(CourseDirective):
-    """```{clone}``` : the command that clones the project, once it has an address. Nothing before."""
+    """```{clone}``` : the command that clones the project; nothing while the project has no address."""
 
     required_arguments = 0
 
@@ -100,7 +100,7 @@ class CloneCommand(CourseDirective):
 
 
 class Hours(SphinxRole):
-    """The hours of a path, in whole hours, or of a week or a day."""
+    """The whole hours of a path, or the hours of a week or a day."""
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         self.env.note_dependency(str(COURSE / "syllabus.toml"))
@@ -116,7 +116,7 @@ class Hours(SphinxRole):
 
 
 class Speed(SphinxRole):
-    """The tokens that the model writes in a second after a step of week 2's ladder."""
+    """The tokens per second of the model after a step of week 2's ladder."""
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         file = RESULTS / "ladder.json"
@@ -133,19 +133,19 @@ def time_of(days: Sequence[Day], language: str) -> str:
 
 
 def in_words(hours: float, language: str) -> str:
-    """`1 hour`, `1½ hours`, `20½ hours`"""
+    """Return hours in words: `1 hour`, `1½ hours`, `20½ hours`."""
     if hours % 1:
         return word("hours_half", language, hours=int(hours) or "")
     return word("hour" if hours == 1 else "hours", language, hours=int(hours))
 
 
 def bullets(days: Sequence[Day], page: CourseDirective) -> str:
-    """A list of days, in MyST."""
+    """Return a list of days in MyST."""
     return "".join(f"- {day.week}.{day.number} {listed(day, page)}\n" for day in days)
 
 
 def listed(day: Day, page: CourseDirective) -> str:
-    """A link to the day's chapter, and its hours, in MyST."""
+    """Return a link to the day's chapter, and the day's hours, in MyST."""
     link = f"[{page.say(day.chapter)}](/week_{day.week}/day_{day.number}.md)"
     return page.word("in_brackets", text=link, more=time_of([day], page.language))
 

@@ -1,4 +1,4 @@
-"""Formulas by KaTeX while the book is built, so that pages need neither JavaScript nor the network for them.
+"""Renders formulas with KaTeX while the book is built, so that pages need neither JavaScript nor the network for them.
 
 `katex/` is KaTeX 0.19.1 as its authors publish it on npm: katex.min.js, katex.min.css and the woff2 fonts.
 """
@@ -28,7 +28,7 @@ __all__ = ["letters", "setup"]
 
 KATEX = Path(__file__).parent / "katex"
 STYLESHEET = "katex.css"
-# as JSON, since quickjs hands over no string that was put together from parts
+# as JSON, because quickjs cannot return a string that was joined from parts
 RENDER = "(tex, display) => JSON.stringify(katex.renderToString(tex, {displayMode: display, strict: 'error'}))"
 
 WORDS = re.compile(r"(?<=\\text\{)[^}]*(?=\})")
@@ -44,7 +44,7 @@ def katex() -> Any:
 
 
 def stylesheet() -> str:
-    """KaTeX's, with its fonts inside: Firefox takes none from a file outside of the page's folder."""
+    """Return KaTeX's stylesheet with the fonts inside, because Firefox loads no font from outside the page's folder."""
 
     def font(match: re.Match[str]) -> str:
         data = base64.b64encode((KATEX / match[1]).read_bytes()).decode()
@@ -60,7 +60,7 @@ def render(tex: str, display: bool) -> str:
 
 
 def letters(tex: str) -> str:
-    """A formula as a reader sees it, on one line and without its lines and heights."""
+    """Return the characters of a formula that a reader sees, on one line and without layout."""
     try:
         return unescape(re.sub("<annotation.*?</annotation>|</math>.*|<[^>]*>", "", render(tex, False)))
     except quickjs.JSException:
@@ -81,7 +81,7 @@ def rendered(self: HTML5Translator, node: nodes.math | nodes.math_block) -> str:
 
 
 def untranslated(tex: str) -> list[str]:
-    """The words in a formula that are neither names nor translated, by words.py or in the formula itself."""
+    """Return the words in a formula that are neither names nor translated, by words.py or by the formula itself."""
     return [
         words for words in WORDS.findall(tex) if words.isascii() and words not in NAMES and in_formula(words) == words
     ]

@@ -1,4 +1,4 @@
-"""Tables of what was measured, from benches/results: a row changes when it is measured again, and nowhere else."""
+"""Tables of measurements, read from benches/results, so that a new measurement changes the book's tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RESULTS = Path(__file__).resolve().parents[2] / "benches" / "results"
 
 
 class Bench(CourseDirective):
-    """```{bench} NAME``` : a kernel's ladder; a name of the tables below; or a table of week 3."""
+    """```{bench} NAME``` : a kernel's ladder, a table that a method of this class makes, or a table of week 3."""
 
     def run(self) -> list[nodes.Node]:
         name = self.arguments[0]
@@ -72,7 +72,7 @@ class Bench(CourseDirective):
         return file, found
 
     def peers(self) -> tuple[Path, list[list[str]]]:
-        """The best of each peer's rounds, and the median of the rounds' ratios."""
+        """Return the best speeds of each peer and of the course, and the median ratio of all rounds."""
         file = RESULTS / "peers.json"
         found = self.read(file)
         rows = [
@@ -105,7 +105,7 @@ class Bench(CourseDirective):
         return file, rows
 
     def ahead(self) -> tuple[Path, list[list[str]]]:
-        """Of both loops, and of Python alone."""
+        """Return the times per token of both loops, and of Python alone."""
         file = RESULTS / "ahead.json"
         rows = [[self.word("time_per_token"), "`generate`", "`generate_ahead`", self.word("building")]]
         for row in self.read(file)["loops"]:
@@ -127,7 +127,7 @@ def _share(limit: float | None) -> str:
 
 
 def _line(cells: list[str], number: int) -> str:
-    """Of a table in Markdown; numbers stand at the right."""
+    """Return a line of a Markdown table, with numbers aligned right."""
     cells = [
         re.sub(r"^([\d.,]+) (\S+)$", "\\1\N{NO-BREAK SPACE}\\2", cell) for cell in cells
     ]  # a number stays with its unit

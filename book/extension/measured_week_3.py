@@ -1,4 +1,4 @@
-"""Tables of week 3: what an engine that serves many gives, and what each of its parts is worth."""
+"""Tables of week 3: the speed of an engine that serves many requests, and the gain from each of its parts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["TABLES"]
 
 Word: TypeAlias = Callable[..., str]
 Rows: TypeAlias = list[list[str]]
-HOW = (" in pages", ", padded to the longest")  # keys and values of a request are kept
+HOW = (" in pages", ", padded to the longest")  # how the keys and values of a request are kept
 
 
 def serving(found: dict[str, Any], word: Word) -> Rows:
@@ -97,7 +97,7 @@ def _size(count: float) -> str:
     return f"{count / 2**20:.1f} MiB" if count >= 2**20 else f"{count / 2**10:.1f} KiB"
 
 
-TABLES = {  # by name: the file in benches/results, and what is shown of it
+TABLES = {  # keyed by name: the file in benches/results, and the function that makes its rows
     "serving": ("serving", serving),
     "batches": ("serving", batches),
     "memory": ("serving", memory),

@@ -16,7 +16,7 @@ LENGTH = 200  # characters of a summary: search engines show no more
 
 
 def plain(node: nodes.Node) -> str:
-    """A node's text on one line, without lists of pages, and without folds: they give solutions away."""
+    """Return a node's text on one line, without lists of pages, and without folds, because folds contain solutions."""
     return " ".join(_said(node).split())
 
 
@@ -31,7 +31,7 @@ def _said(node: nodes.Node) -> str:
 
 
 def summary(document: nodes.document) -> str:
-    """The first paragraph of a page, as far as its sentences fit."""
+    """Return as many sentences of the page's first paragraph as fit into a summary."""
     paragraphs = (node for node in document.findall(nodes.paragraph) if isinstance(node.parent, nodes.section))
     text = next((plain(node) for node in paragraphs if "hours" not in node["classes"]), "")
     if len(text) <= LENGTH:

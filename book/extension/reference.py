@@ -1,4 +1,4 @@
-"""Where a task's code stands: in the learner's files, and in the reference's."""
+"""Finds a task's code in the learner's files and in the reference's files."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from tiny_llm_course.tasks.task_code import parse, tasks_in
 
 __all__ = ["Listing", "functions", "holds_tasks", "listings"]
 
-Span: TypeAlias = tuple[str, int, int]  # scope, first character, behind the last one
+Span: TypeAlias = tuple[str, int, int]  # scope, index of the first character, index after the last character
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Lines of the reference."""
+    """Successive lines of the reference."""
 
     file: Path
-    name: str  # of the file, from the repository's root
-    scope: str  # the class that they belong to, or nothing
-    line: int  # number of the first one
+    name: str  # of the file, relative to the repository's root
+    scope: str  # the class that contains the lines, or ""
+    line: int  # number of the first line
     code: str
 
 
 def holds_tasks(file: Path) -> bool:
-    """Whether a learner's file is one in which there is something to write: not so the op of a kernel."""
+    """Tell whether a learner's file contains code to write. The op of a kernel, for example, is given."""
     return bool(parts_of(Workspace().solution(file), file.name))
 
 
 def functions(task: TaskId) -> dict[str, list[str]]:
-    """By learner's file, the functions that a task asks for; helpers of the reference are not among them."""
+    """Return the functions that a task asks for, without the reference's helpers, keyed by learner's file."""
     workspace = Workspace()
     return {
         file.relative_to(workspace.root).as_posix(): _asked_for(task, workspace.solution(file), file)
@@ -45,7 +45,7 @@ def functions(task: TaskId) -> dict[str, list[str]]:
 
 
 def listings(task: TaskId) -> list[Listing]:
-    """The reference's code of a task. Neighbours come as one."""
+    """Return the reference's code of a task. Neighbouring pieces share one listing."""
     workspace = Workspace()
     found = []
     for file, names in workspace.parts(day_of(task), task).items():
@@ -65,15 +65,15 @@ def _asked_for(task: TaskId, source: str, file: Path) -> list[str]:
 
 
 def _spans(task: TaskId, source: str, names: list[str], file: Path) -> Iterator[Span]:
-    """Where each part of a task stands."""
+    """Yield the span of each part of a task."""
     for name in names:
         code = regions(source, file.name)[task] if is_native(file) else code_of(source, name)
-        start = f"\n{source}".index(f"\n{code}")  # whole lines: a short text may stand inside another one
+        start = f"\n{source}".index(f"\n{code}")  # whole lines: a short text may also occur within another one
         yield "" if is_native(file) else name.rpartition(".")[0], start, start + len(code)
 
 
 def _joined(source: str, spans: Iterable[Span]) -> list[Span]:
-    """The spans in order; as one, where they have one scope and only blank lines are between them."""
+    """Sort the spans, and join spans of the same scope with only blank lines between them."""
     joined: list[Span] = []
     for scope, start, end in sorted(spans, key=lambda span: span[1]):
         if joined and joined[-1][0] == scope and not source[joined[-1][2] : start].strip():

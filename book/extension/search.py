@@ -26,7 +26,7 @@ RUNS = re.compile(rf"([{JAPANESE}]+)|[^\W{JAPANESE}]+")
 
 
 def split_query(text: str) -> list[str]:
-    """Words in other scripts, pairs of neighbouring Japanese characters, and those that stand alone."""
+    """Return words in other scripts, pairs of neighbouring Japanese characters, and isolated Japanese characters."""
     return [term for run in _runs(text) for term in _pairs(run)]
 
 
@@ -40,7 +40,7 @@ def _pairs(run: re.Match[str]) -> list[str]:
 
 
 class Japanese(SearchLanguage):
-    """Pages are split as queries are, and into single characters besides, for queries such as 軸."""
+    """Splits pages as queries are split, and also into single characters, for queries such as 軸."""
 
     lang = "ja"
     language_name = "Japanese"

@@ -168,5 +168,5 @@ def word(key: str, language: str, **values: object) -> str:
 
 
 def in_formula(words: str) -> str:
-    """Words of a formula in Japanese, or as they are."""
+    """Return the words of a formula in Japanese, or unchanged if they have no translation."""
     return IN_FORMULAS.get(words, words)
