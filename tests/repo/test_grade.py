@@ -99,7 +99,7 @@ HOSTILE = {
             "f.f_locals['connection']._stream.sendall(b'0' * 99)",
         ),
         0,
-        "a message of",
+        "the limits of header and message",
     ),
     "does not parse": ("def broken(:\n", 0, "SyntaxError"),
     "is honest": (RIGHT, 1, ""),
