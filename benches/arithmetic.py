@@ -18,13 +18,11 @@ from typing import Any
 
 import mlx.core as mx
 import numpy as np
-from quantisation import QUESTIONS, STORIES, judged
-from tokenizers import Tokenizer
+from quantisation import QUESTIONS, STORIES, judged, texts_of, tokenizer_of
 
 from metal_host.toolchain import compiler_command, for_this_processor
 from tiny_llm_course.base.machine import about
 from tiny_llm_course.bench.models import bundled_model
-from tiny_llm_models import bundled
 from tiny_llm_native.compiler import KERNEL_FLAGS
 from tiny_llm_native.matmul.arithmetic import VARIABLE, candidates
 from tiny_llm_native.matmul.packed import pack, packed_matmul
@@ -41,11 +39,12 @@ def main() -> None:
     options = parser.parse_args()
     stories, questions = (2, 3) if options.smoke else (STORIES, QUESTIONS)
     model, _ = bundled_model("tiny_llm_ref", MODEL)
-    tokenizer = Tokenizer.from_file(str(bundled(MODEL) / "tokenizer.json"))
+    tokenizer = tokenizer_of(MODEL)
+    texts = texts_of(tokenizer, stories, questions)
     rows: dict[str, Any] = {}
     for name in candidates():
         os.environ[VARIABLE] = name
-        rows[name] = {"error": errors()} | judged(model, tokenizer, stories, questions)
+        rows[name] = {"error": errors()} | judged(model, tokenizer, texts)
         print(name, json.dumps(rows[name]), flush=True)
     if not options.smoke:
         flags = " ".join([*compiler_command(), *KERNEL_FLAGS, for_this_processor()])
