@@ -74,7 +74,7 @@ def test_a_failure_without_a_name_is_reported(clone: Clone, home: Path) -> None:
         "wrote out/report-w1d1.1.md. It contains\n  - your code for w1d1.1, from src/tiny_llm/attention.py\n"
         in run.stdout
     )
-    assert "attach it to an issue of the course" in run.stdout
+    assert "attach the file to an issue of the course" in run.stdout
     text = (clone.root / "out/report-w1d1.1.md").read_text()
     failed, count = re.findall(r"(\d+) of (\d+) failed", tested)[0]
     assert text.startswith(f"# w1d1.1 Scaled dot-product attention: {failed} of {count} tests fail\n")
@@ -168,7 +168,7 @@ def test_where_the_course_takes_issues(clone: Clone) -> None:
     project.write_text(before.replace('address = ""', 'address = "https://example.org/course"'))
     change(clone, UNNAMED)
     try:
-        assert "attach it to a new issue: https://example.org/course/issues. Or send" in clone.run("report").stdout
+        assert "attach the file to a new issue: https://example.org/course/issues. Or send" in clone.run("report").stdout
     finally:
         project.write_text(before)
 

@@ -49,7 +49,7 @@ def edit(file, change):
 
 
 def newer(text):
-    return text.replace('"""Attention:', '"""Newer. Attention:')
+    return text.replace('"""Attention', '"""Newer. Attention')
 
 
 def state(clone):
