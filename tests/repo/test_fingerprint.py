@@ -58,7 +58,7 @@ PROSE = {
         "    if scale is None:\n",
         "    # why\n    if scale is None:\n",
     ),
-    "a module's docstring": ("src/tiny_llm_ref/attention.py", "from one formula", "out of one formula"),
+    "a module's docstring": ("src/tiny_llm_ref/attention.py", "from the basic formula", "out of one formula"),
     "a function's docstring": ("src/tiny_llm_ref/attention.py", "Compute scaled dot-product attention: soft", "Soft"),
     "shapes": ("src/tiny_llm_ref/attention.py", "N.. is zero or more batch", "N.. stands for zero or more batch"),
     "a method's docstring": ("src/tiny_llm_ref/basics.py", r'"""(\w+)', r'"""So: \1'),
