@@ -18,7 +18,7 @@ from typing import Any
 
 import mlx.core as mx
 import numpy as np
-from quantisation import QUESTIONS, STORIES, judged, texts_of, tokenizer_of
+from quantisation import QUESTIONS, STORIES, judged
 
 from metal_host.toolchain import compiler_command, for_this_processor
 from tiny_llm_course.base.machine import about
@@ -39,12 +39,10 @@ def main() -> None:
     options = parser.parse_args()
     stories, questions = (2, 3) if options.smoke else (STORIES, QUESTIONS)
     model, _ = bundled_model("tiny_llm_ref", MODEL)
-    tokenizer = tokenizer_of(MODEL)
-    texts = texts_of(tokenizer, stories, questions)
     rows: dict[str, Any] = {}
     for name in candidates():
         os.environ[VARIABLE] = name
-        rows[name] = {"error": errors()} | judged(model, tokenizer, texts)
+        rows[name] = {"error": errors()} | judged(model, MODEL, stories, questions)
         print(name, json.dumps(rows[name]), flush=True)
     if not options.smoke:
         flags = " ".join([*compiler_command(), *KERNEL_FLAGS, for_this_processor()])

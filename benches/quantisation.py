@@ -13,10 +13,11 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -39,7 +40,6 @@ SETTINGS = [(None, None, None), *((bits, size, None) for bits in (8, 4, 2) for s
 SETTINGS += [(2, 64, part) for part in PARTS]
 FINE = (8, 64)  # bits and group size of the other parts
 STORIES, QUESTIONS = 100, 200  # in each language
-Texts: TypeAlias = dict[str, tuple[list[list[int]], list[evaluation.Exam]]]  # stories as tokens, and questions
 
 
 class Product:
@@ -62,10 +62,9 @@ def main() -> None:
     stories, questions = (2, 3) if options.smoke else (STORIES, QUESTIONS)
     report = heading(options.model, stories, questions)
     rows = [] if options.smoke else rows_so_far(report)
-    texts = texts_of(tokenizer_of(options.model), stories, questions)
     for setting in SETTINGS[:: 6 if options.smoke else 1]:
         if not any((row["bits"], row["group_size"], row["only"]) == setting for row in rows):
-            rows.append(measure(options.model, *setting, texts))
+            rows.append(measure(options.model, *setting, stories, questions))
             print(json.dumps(rows[-1]), flush=True)
         if not options.smoke:
             RESULTS.write_text(json.dumps(report | {"rows": rows}, indent=1) + "\n", encoding="utf-8")
@@ -95,22 +94,9 @@ def rows_so_far(report: dict[str, Any]) -> list[dict[str, Any]]:
     return rows if stored == report else []
 
 
-def tokenizer_of(name: str) -> Tokenizer:
-    return Tokenizer.from_file(str(bundled(name) / "tokenizer.json"))
-
-
-def texts_of(tokenizer: Tokenizer, stories: int, questions: int) -> Texts:
-    """Return the texts on which every row is measured."""
-    return {
-        language: (
-            [tokenizer.encode(story).ids for story in evaluation.held_out_stories(language, stories)],
-            evaluation.exams(tokenizer, language, "short", questions),
-        )
-        for language in LANGUAGES
-    }
-
-
-def measure(name: str, bits: int | None, size: int | None, only: str | None, texts: Texts) -> dict[str, Any]:
+def measure(
+    name: str, bits: int | None, size: int | None, only: str | None, stories: int, questions: int
+) -> dict[str, Any]:
     """Return one row. only: the part of the model that has these bits and this group size. None: the whole model."""
     config = ModelConfig.from_pretrained(bundled(name))
     stored = load_weights(bundled(name), config)
@@ -128,17 +114,28 @@ def measure(name: str, bits: int | None, size: int | None, only: str | None, tex
         "bits_per_weight": round(8 * count / sum(stored[key].size for key in matrices), 4),
         "bytes": count + sum(stored[key].nbytes for key in stored.keys() - matrices),
     }
-    return row | judged(with_numpy(model), tokenizer_of(name), texts)
+    return row | judged(with_numpy(model), name, stories, questions)
 
 
-def judged(model: CausalLM, tokenizer: Tokenizer, texts: Texts) -> dict[str, dict[str, float]]:
-    """Return the perplexity and the share of right answers, keyed by language."""
+def judged(model: CausalLM, name: str, stories: int, questions: int) -> dict[str, dict[str, float]]:
+    """Return the perplexity and the share of right answers, keyed by language. name: the bundled model's."""
     figures: dict[str, dict[str, float]] = {"perplexity": {}, "right": {}}
-    for language, (stories, exams) in texts.items():
-        figures["perplexity"][language] = round(evaluation.perplexity(model, stories), 4)
+    for language in LANGUAGES:
+        tokenizer, texts, exams = texts_of(name, language, stories, questions)
+        figures["perplexity"][language] = round(evaluation.perplexity(model, texts), 4)
         right = evaluation.exact_matches(model, tokenizer, exams)
         figures["right"][language] = round(sum(right) / len(right), 4)
     return figures
+
+
+@cache
+def texts_of(
+    name: str, language: str, stories: int, questions: int
+) -> tuple[Tokenizer, list[list[int]], list[evaluation.Exam]]:
+    """Return a bundled model's tokenizer, the stories as token ids, and the questions: all rows share them."""
+    tokenizer = Tokenizer.from_file(str(bundled(name) / "tokenizer.json"))
+    texts = [tokenizer.encode(story).ids for story in evaluation.held_out_stories(language, stories)]
+    return tokenizer, texts, evaluation.exams(tokenizer, language, "short", questions)
 
 
 def rounded(weight: mx.array, bits: int | None, size: int | None) -> tuple[mx.array, int]:
