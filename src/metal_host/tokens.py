@@ -29,8 +29,8 @@ def tokenize(source: str) -> tuple[Token, ...]:
 
 
 def after_space(tokens: Sequence[Token], i: int) -> int:
-    """Return the index of the first token from token i on that is not space. Return the number of tokens if there is
-    none."""
+    """Skip space: return the index of the next other token, beginning at token i. If only space is left, return the
+    number of tokens."""
     while i < len(tokens) and tokens[i].kind == "space":
         i += 1
     return i

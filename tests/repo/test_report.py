@@ -168,7 +168,8 @@ def test_where_the_course_takes_issues(clone: Clone) -> None:
     project.write_text(before.replace('address = ""', 'address = "https://example.org/course"'))
     change(clone, UNNAMED)
     try:
-        assert "attach the file to a new issue: https://example.org/course/issues. Or send" in clone.run("report").stdout
+        said = clone.run("report").stdout
+        assert "attach the file to a new issue: https://example.org/course/issues. Or send" in said
     finally:
         project.write_text(before)
 

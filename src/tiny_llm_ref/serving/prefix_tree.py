@@ -32,7 +32,7 @@ class Node:
 
 
 class PrefixTree:
-    """A tree that finds the pages of a text's beginning. The tree is one of the holders of each of its pages.
+    """A tree that finds the pages of a text's beginning. The tree itself is a holder of each of its pages.
 
     A request that holds the page of a node also holds the pages of all the node's ancestors. So if only the tree holds
     a page, no request holds the page of a descendant.
