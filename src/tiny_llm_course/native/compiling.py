@@ -26,8 +26,9 @@ PACKED = NATIVE / "matmul"  # kernels that are compiled for an arithmetic mode
 
 COMPILE = """
 import json, os, signal, sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from threading import Event
 
 names, flags = sys.argv[3:], json.loads(sys.argv[2])
 sys.path.insert(0, sys.argv[1])
@@ -70,16 +71,18 @@ waiting.sort(key=size, reverse=True)  # the files that take longest begin first
 may_start = True
 tell("waiting", waiting)
 processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-pool = ThreadPoolExecutor(processors)
-try:
-    list(pool.map(make, waiting))
-except KeyboardInterrupt:
-    may_start = False
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.killpg(0, signal.SIGINT)  # for a compiler that began after the first SIGINT
-    raise
-finally:
-    pool.shutdown(cancel_futures=True)
+pool, interrupted = ThreadPoolExecutor(processors), Event()
+signal.signal(signal.SIGINT, lambda *arguments: interrupted.set())
+made = [pool.submit(make, name) for name in waiting]
+while wait(made, timeout=0.1).not_done:
+    if interrupted.is_set():
+        may_start = False
+        pool.shutdown(wait=False, cancel_futures=True)
+        os.killpg(0, signal.SIGINT)  # again and again, since a process between fork and exec loses the signal
+if interrupted.is_set():
+    raise KeyboardInterrupt
+for one in made:
+    one.result()
 """  # arguments: the packages' folder, the compiler's flags for each file, and the files to compile
 
 
