@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,11 +10,15 @@ from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
+from imports import imported
+
 from tiny_llm_course.tasks.toml import read_toml
 
 __all__ = ["ROOT", "Gate", "GateError", "all_gates", "changed_since", "gate_of", "listed", "select", "unit_of"]
 
 ROOT = Path(__file__).resolve().parent.parent
+_TOOLS = ("scripts", "tests/repo")  # folders whose files count as inputs of the tests that use them
+_FILE_NAME = re.compile(r"[\w-]+\.\w+")
 
 
 class GateError(ValueError):
@@ -44,14 +49,40 @@ class Gate:
         return any(test == path or test.startswith((f"{path}/", f"{path}::", f"{path}[")) for path in _paths_of(self))
 
     def depends_on(self, changed: Iterable[str]) -> bool:
-        """Tell whether one of these files is an input or a test of this gate."""
+        """Tell whether one of these files is an input or a test of this gate, or a file that its tests use."""
         patterns = (*self.inputs, *(test.partition("::")[0] for test in self.tests))
-        return any(fnmatchcase(path, pattern) for path in changed for pattern in patterns)
+        return any(
+            any(fnmatchcase(path, pattern) for pattern in patterns) or path in _used_by(self) for path in changed
+        )
 
 
 @cache
 def _paths_of(gate: Gate) -> list[str]:
     return gate.paths()
+
+
+@cache
+def _used_by(gate: Gate) -> set[str]:
+    """Return the files outside of src/ that a gate's tests use, directly or through other files."""
+    tests = {path.partition("::")[0] for path in gate.paths()} | {"tests/conftest.py", "tests/repo/conftest.py"}
+    found, new = set[Path](), {file for test in tests if (file := ROOT / test).is_file()}
+    while new := new - found:
+        found |= new
+        new = {used for file in new if file.suffix == ".py" for used in _uses(file)}
+    return {str(file.relative_to(ROOT)) for file in found}
+
+
+@cache
+def _uses(file: Path) -> set[Path]:
+    """Return the modules that a test or script imports, and the files of _TOOLS that it names, as in
+    "scripts/stubs.py"."""
+    named = _tools().keys() & set(_FILE_NAME.findall(file.read_text(encoding="utf-8")))
+    return {*imported(ROOT, file, ("tests", *_TOOLS)), *(_tools()[name] for name in named)}
+
+
+@cache
+def _tools() -> dict[str, Path]:
+    return {file.name: file for folder in _TOOLS for file in (ROOT / folder).glob("*.*")}
 
 
 @cache

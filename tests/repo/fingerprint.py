@@ -9,7 +9,8 @@ import ast
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,11 @@ from tiny_llm_course.tasks.regions import is_native
 from tiny_llm_course.tasks.syllabus import Day, parse_task_ids
 from tiny_llm_course.tasks.toml import read_toml
 
-__all__ = ["INERT", "digest", "digest_of_files", "is_input", "python_code", "with_imports"]
+sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
+
+from imports import with_imports
+
+__all__ = ["INERT", "digest", "digest_of_files", "is_input", "python_code"]
 
 INERT = {  # what is loaded or read with the tests: why it cannot change a verdict
     "tiny_llm_course/diagnosis/advice": "explains errors",
@@ -69,45 +74,6 @@ def digest_of_files(root: Path, patterns: Iterable[str]) -> str:
     facts: dict[str, Any] = {path: _fact(root / path) for path in inputs}
     facts["versions"] = _versions(root / "pdm.lock")
     return _sha256(json.dumps(facts, sort_keys=True))
-
-
-def with_imports(root: Path, files: Iterable[Path]) -> set[Path]:
-    """Add the repository's modules that these files import, anywhere in their code, and the modules that those
-    import."""
-    found, new = set[Path](), set(files)
-    while new:
-        found |= new
-        new = {module for file in new if file.suffix == ".py" for module in _imported(root, file)} - found
-    return found
-
-
-def _imported(root: Path, file: Path) -> Iterator[Path]:
-    """Yield the modules that a file imports, and the packages that contain the file."""
-    packages = (folder / "__init__.py" for folder in file.parents if folder.is_relative_to(root))
-    yield from (package for package in packages if package.exists())
-    stat = file.stat()
-    for level, name in _imports_at(file, stat.st_mtime_ns, stat.st_size):
-        for place in (file.parents[level - 1],) if level else (root / "src", file.parent):
-            yield from _modules(place, name.split("."))
-
-
-@cache
-def _imports_at(file: Path, changed: int, size: int) -> list[tuple[int, str]]:
-    """Read a file's imports. Return the number of leading dots and the dotted name of each import."""
-    found = []
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found += [(0, alias.name) for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            found += [(node.level, f"{node.module or ''}.{alias.name}".strip(".")) for alias in node.names]
-    return found
-
-
-def _modules(place: Path, names: Sequence[str]) -> Iterator[Path]:
-    """Yield the packages and the module that a dotted name means. The last part may be a name within the module."""
-    for name in names:
-        place /= name
-        yield from (file for file in (place.with_suffix(".py"), place / "__init__.py") if file.exists())
 
 
 def _fact(file: Path) -> str:

@@ -15,7 +15,7 @@ sys.path.append(str(ROOT / "scripts"))
 
 import gate_table  # noqa: E402
 import passed_gates  # noqa: E402
-from fingerprint import with_imports  # noqa: E402
+from imports import with_imports  # noqa: E402
 
 GATES = """
 [[gates]]
@@ -52,7 +52,7 @@ def small(tmp_path):
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    for name in ("check", "gate_table.py", "gate_report.py", "passed_gates.py"):
+    for name in ("check", "gate_table.py", "gate_report.py", "imports.py", "passed_gates.py"):
         shutil.copy(ROOT / "scripts" / name, tmp_path / "scripts")
     for command in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "Begin"]):
         subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *command], cwd=tmp_path, check=True)
@@ -100,6 +100,16 @@ def test_a_remembered_gate_lists_all_that_its_tests_import(gate):
     needed = {str(file.relative_to(ROOT)) for file in with_imports(ROOT, files)} | {"pdm.lock", "pyproject.toml"}
     assert len(needed) > 10
     assert sorted(path for path in needed if not gate.depends_on([path])) == []
+
+
+def test_a_gate_depends_on_the_files_that_its_tests_use():
+    """Its tests import some of them, directly or not, and name others, which they read or run."""
+    [grading] = [gate for gate in gate_table.all_gates() if gate.name == "grading"]
+    for used in ("test_grade.py", "handed_in.py", "waiting.py", "attacks.toml", "conftest.py"):
+        assert grading.depends_on([f"tests/repo/{used}"]), used
+    assert grading.depends_on(["scripts/forks.py"])
+    for other in ("tests/repo/test_storyteller.py", "tests/repo/planted.py", "scripts/machines.py"):
+        assert not grading.depends_on([other]), other
 
 
 def test_all_gates_and_what_they_took(small):

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 import verdicts
-from fingerprint import digest, digest_of_files, is_input, python_code, with_imports
+from fingerprint import digest, digest_of_files, is_input, python_code
+from imports import with_imports
 
 from tiny_llm_course.tasks.syllabus import day_of, select_days, tasks
 

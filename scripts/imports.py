@@ -1,0 +1,53 @@
+"""Finds the modules of the repository that Python files import, directly or through other modules."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+__all__ = ["imported", "with_imports"]
+
+
+def with_imports(root: Path, files: Iterable[Path]) -> set[Path]:
+    """Add the repository's modules that these files import, anywhere in their code, and the modules that those
+    import."""
+    found, new = set[Path](), set(files)
+    while new:
+        found |= new
+        new = {module for file in new if file.suffix == ".py" for module in imported(root, file)} - found
+    return found
+
+
+def imported(root: Path, file: Path, folders: Sequence[str] = ("src",)) -> Iterator[Path]:
+    """Yield the modules that a file imports, anywhere in its code, and the packages that contain the file.
+
+    folders: where absolute imports are looked up, besides the file's own folder.
+    """
+    packages = (folder / "__init__.py" for folder in file.parents if folder.is_relative_to(root))
+    yield from (package for package in packages if package.exists())
+    stat = file.stat()
+    for level, name in _imports_at(file, stat.st_mtime_ns, stat.st_size):
+        places = [file.parents[level - 1]] if level else [*(root / folder for folder in folders), file.parent]
+        for place in places:
+            yield from _modules(place, name.split("."))
+
+
+@cache
+def _imports_at(file: Path, changed: int, size: int) -> list[tuple[int, str]]:
+    """Read a file's imports. Return the number of leading dots and the dotted name of each import."""
+    found = []
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [(0, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found += [(node.level, f"{node.module or ''}.{alias.name}".strip(".")) for alias in node.names]
+    return found
+
+
+def _modules(place: Path, names: Sequence[str]) -> Iterator[Path]:
+    """Yield the packages and the module that a dotted name means. The last part may be a name within the module."""
+    for name in names:
+        place /= name
+        yield from (file for file in (place.with_suffix(".py"), place / "__init__.py") if file.exists())
