@@ -50,7 +50,7 @@ def _text(file: str, line: int, texts: Mapping[str, str], before: str) -> str:
 def _errors(lines: list[str], texts: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
     """Yield the file, the line and the message of each error.
 
-    For an error in our headers, the file and the line are those of the kernel's line that led to the error.
+    For an error in one of our headers, yield the file and the line of the kernel code that led to the error.
     """
     led_from: tuple[str, int] | None = None
     for number, text in enumerate(lines):

@@ -88,8 +88,8 @@ def _command(flags: Sequence[str] = ()) -> list[str]:
 
 
 def _check_headers(source: Path) -> None:
-    """Refuse a copy of our header next to a kernel: the kernel would include the copy, but the extension has the
-    original."""
+    """Refuse a copy of one of our headers next to a kernel: the kernel would include the copy, but the extension was
+    compiled with the original."""
     for file in with_included(source)[1:]:
         if file.parent != _HERE and (_HERE / file.name).exists():
             copy, ours = f"{file.parent.name}/{file.name}", f"{file.name} in src/{_HERE.name}"

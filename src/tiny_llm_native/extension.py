@@ -207,7 +207,7 @@ def guard_inputs(is_on: bool) -> None:
 
 
 def shared_parts() -> int:
-    """Return how many parts of work the pool has distributed over several threads so far."""
+    """Return how many pieces of work the pool has shared out among its threads so far."""
     return int(_loaded().shared())
 
 

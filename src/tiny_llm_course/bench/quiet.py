@@ -39,7 +39,7 @@ class Quiet:
 
     threads: the number of threads that the kernels use. tell: a function that is called with the reason why a figure is
     measured again, and with the number of processors that other programs used. read: a function that returns the
-    counters. again: the most repeated measurements of one figure. most: the largest number of processors that other
+    counters. again: how often one figure may be measured again. most: the largest number of processors that other
     programs used during a measurement that stayed in doubt.
     """
 

@@ -230,7 +230,7 @@ def _put_imports(yours: ast.Module, theirs: ast.Module) -> None:
 
 
 def _stands_first(node: ast.stmt) -> bool:
-    """Tell whether a statement is the docstring, or an import that Python requires before all others."""
+    """Tell whether a statement is the docstring, or a `__future__` import, which Python requires at the top."""
     is_future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
     return is_future or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
 

@@ -25,7 +25,8 @@ def allow_int8() -> None:
 
 
 def arithmetic_flags(words: Messages) -> tuple[str, ...]:
-    """Return the compiler's options for kernels with packed weights. If speeds must be measured first, tell the user.
+    """Return the compiler's options for kernels with packed weights. If the speeds of the arithmetic modes have not
+    been measured yet, measure them, and tell the user.
 
     Raises:
         CommandError: the environment variable names an arithmetic mode that does not exist.

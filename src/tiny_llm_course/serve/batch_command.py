@@ -76,7 +76,8 @@ def batch(
     ] = None,
     lang: Lang = None,
 ) -> None:
-    """Serve a file of requests together, and write a result for each. After an interruption, run the command again."""
+    """Serve a file of requests together, and write a result for each. If you interrupt the command, run it again to
+    serve the remaining requests."""
     with reporting(lang) as words:
         wanted = Wanted(package_of(impl), model, dtype, bits, layers, threads, fast)
         options = Options(wanted, max_running, token_budget, cache, pages, page_size, check, draft, num_drafts)

@@ -116,8 +116,8 @@ class Dashboard:
             self._num_readers -= 1
 
     async def _shared_look(self, engine: AsyncEngine) -> str:
-        """Return the last description if that description is still being made, or is less than INTERVAL seconds old.
-        Otherwise make a new description."""
+        """Return the latest description if it is less than INTERVAL seconds old, or wait for it if it is still being
+        made. Otherwise make a new description."""
         now = self._clock()
         if self._looking is None or (self._looking.done() and now - self._looked >= INTERVAL):
             self._looking, self._looked = asyncio.ensure_future(self._as_json(engine)), now

@@ -53,7 +53,7 @@ class Options:
 
     cache: the name of one of KINDS, or None for the last one in KINDS whose tasks are all done. pages: the number of
     pages, or None for as many as the requests need. draft: the model that guesses, NGRAM for guesses from the text
-    itself, or None for no guesses. num_drafts: the most guesses per request that a step checks.
+    itself, or None for no guesses. num_drafts: the maximum number of guesses per request that a step checks.
 
     Raises:
         CommandError: an option is out of range.
@@ -91,8 +91,9 @@ class Options:
 class Serving:
     """A loaded model, and the parts that serve requests with this model. Notes on stderr name the chosen cache.
 
-    days: the days of week 3 whose tasks the command needs in addition to those of the cache. context: the most tokens
-    of a request, prompt and output together. kind: the kind of the cache. sampling: the checkpoint's sampling settings.
+    days: the days of week 3 whose tasks the command needs in addition to those of the cache. context: the
+    maximum number of tokens of a request, prompt and output together. kind: the kind of the cache. sampling:
+    the checkpoint's sampling settings.
     """
 
     def __init__(self, options: Options, words: Messages, days: Sequence[int] = ()):
@@ -141,8 +142,8 @@ class Serving:
         return module.Request(id, tokens, settings, text)
 
     def engine(self, longest: int | None = None, observers: Sequence[Observer] = ()) -> ServingEngine:
-        """Return a new engine with an empty cache. longest: the most tokens of a request, prompt and output together.
-        None: `context`."""
+        """Return a new engine with an empty cache. longest: the maximum number of tokens of a request, prompt and
+        output together. None: `context`."""
         longest, options = min(longest or self.context, self.context), self.options
         scheduler = self._scheduler(self._cache(self._loaded, longest))
         made: ServingEngine = self._module("engine").Engine(

@@ -33,7 +33,7 @@ def build_ext(
     ] = "mine",
     lang: Lang = None,
 ) -> None:
-    """Build the MLX extension (once), and compile the C++ kernels that are written."""
+    """Build the MLX extension (once), and compile the C++ kernels that are no longer stubs."""
     with reporting(lang) as words:
         start, native = monotonic(), Workspace().native
         if is_current := mlx_extension.is_current(native):

@@ -190,7 +190,7 @@ def _build_tools(words: Messages) -> Check:
 
 
 def _mlx_extension(words: Messages) -> Check:
-    """Check the MLX extension, and count the kernels that are written."""
+    """Check the MLX extension, and count the kernels that are no longer stubs."""
     native = Workspace().native
     if not mlx_extension.is_built(native):
         return Check("mlx_extension", WARNING, words("doctor_not_built"), "./course build-ext")

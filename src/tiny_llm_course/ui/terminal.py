@@ -241,7 +241,7 @@ def _blanks(text: str, width: int) -> str:
 
 
 def bar(solved: int, skipped: int, count: int) -> str:
-    """Return a bar that shows how many of `count` tasks are solved and skipped."""
+    """Return a bar that shows how many of `count` tasks are solved, and how many are skipped."""
     a, b = round(BAR * solved / count), round(BAR * (solved + skipped) / count)
     return signs().full * a + signs().half * (b - a) + signs().empty * (BAR - b)
 

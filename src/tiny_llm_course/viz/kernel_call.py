@@ -71,7 +71,8 @@ class Call:
 def call_in(script: Path, number: int, at: Sizes) -> tuple[Call, CommandError | None]:
     """Run a script as `python FILE` would, and trace its kernel call with this number, counted from 1.
 
-    Return the call and the script's error. The error is None if the script succeeds, or if the kernel raised the error.
+    Return the call and the error that ended the script. The error is None if the script succeeds. It is also None if
+    the traced kernel raised it, because the call then holds that error.
 
     Raises:
         CommandError: the script cannot run, or makes too few kernel calls, or the kernel has no such threadgroup.

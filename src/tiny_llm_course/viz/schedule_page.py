@@ -69,7 +69,8 @@ def schedule_page(run: RecordedRun, words: Messages) -> str:
 
 
 def _named(run: RecordedRun) -> list[str]:
-    """Return the ids in all events, because some requests end before any step computes anything for these requests."""
+    """Return the ids of all requests that were preempted, finished or aborted. Some of these requests end before a step
+    computes anything for them."""
     places = [p for step in run.steps for p in (*step.preempted, *step.finished, *step.aborted)] + run.late
     return [place.id for place in places]
 

@@ -57,7 +57,7 @@ class Matcher:
     ) -> list[Match]:
         """Return the ways to read a line at the place where `start` ends.
 
-        groups: the group of each role, keyed by role. budget: the most mismatches that are allowed. known: roles that
+        groups: the group of each role, keyed by role. budget: how many mismatches are allowed. known: roles that
         need no introduction.
         """
         self._groups, self._start, self._budget, self._local = groups, start.end, budget, edge.local

@@ -56,7 +56,7 @@ class Reading:
 def read(lexicon: Lexicon, text: str, plots: Iterable[Plot] = ()) -> Reading:
     """Check a story. The story is right if one plot derives all of it, with one cast and one state of the world.
 
-    plots: the plots that the story may have, by default all.
+    plots: the plots that the story may have; by default, all plots.
     """
     return Reader(lexicon, text.strip(), list(plots) or list(lexicon.plots.values())).reading()
 
@@ -121,7 +121,7 @@ class Reader:
             yield from self.step(thread, edge, budget)
 
     def step(self, thread: Thread, edge: Edge, budget: int = 0) -> Iterator[Thread]:
-        """Yield the readings after this line. budget: the most faults that the line may have."""
+        """Yield the readings after this line. budget: how many faults the line may have."""
         if not edge.may_begin(self.text, thread.match.end):
             return
         unmet = [f"{each} does not hold" for each in thread.world.unmet(edge.line)]

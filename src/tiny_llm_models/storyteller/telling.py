@@ -52,7 +52,7 @@ def tell(
 
 
 def scene(lexicon: Lexicon, random: Random, taken: Iterable[Entity], recast: Callable[[Entity], Entity]) -> Story:
-    """Tell a scene of scenes.toml, in a few plain sentences. The arguments are those of `tell`.
+    """Tell a scene from scenes.toml in a few plain sentences. The arguments are those of `tell`.
 
     Raises:
         NobodyLeftError: all persons or things are taken.

@@ -30,8 +30,8 @@ _WIDE = Settings(1.0, min_p=0.02)  # for stories to train on; diverse, since the
 def try_settings(folder: Path, stories: int, report: Callable[[str], Any], tokens: int = LIMIT) -> list[dict[str, Any]]:
     """For each setting in a grid, measure the share of faultless stories and how much the stories differ.
 
-    stories: the number of stories to sample per language. tokens: the most new tokens in a story. All settings are
-    tried with the same prompts.
+    stories: the number of stories to sample per language. tokens: the maximum number of new tokens per story.
+    All settings are tried with the same prompts.
     """
     sampler, tried = Sampler(folder, most=tokens), list[dict[str, Any]]()
     for temperature, min_p in product(TEMPERATURES, MIN_PS):
@@ -75,7 +75,7 @@ def write_own_stories(
     """Sample stories, and write those that the checker accepts into shards of about the same size.
 
     folder: the checkpoint. paths: the files of the shards. stories: the number of stories to sample per language.
-    tokens: the most new tokens in a story.
+    tokens: the maximum number of new tokens per story.
     """
     sampler, kept = Sampler(folder, most=tokens), list[Document]()
     for language in LANGUAGES:

@@ -15,7 +15,7 @@ class Budget:
     """The budget of a step. This class sets no limit: a step computes all pending tokens of all running requests, even
     whole prompts.
 
-    num_tokens: how many tokens a step may have, of all requests together.
+    num_tokens: how many tokens a step may compute, for all requests together.
     """
 
     num_tokens = sys.maxsize
@@ -29,7 +29,7 @@ class TokenBudget(Budget):
     """A budget that divides a long prompt into chunks: each step computes as many of the prompt's tokens as the other
     requests leave in the budget.
 
-    num_tokens: how many tokens a step may have, of all requests together.
+    num_tokens: how many tokens a step may compute, for all requests together.
     Source: Agrawal et al. 2024, "Taming Throughput-Latency Tradeoff in LLM Inference with Sarathi-Serve", section 4,
     arXiv:2403.02310.
     """
