@@ -1,12 +1,13 @@
-"""Measures the time that `generate_ahead` saves by building a step ahead, and that `mx.compile` saves: week 2, day 1.
+"""Measures how much time `generate_ahead` saves per token, and `mx.compile` per call of a function: week 2, day 1.
 
 python benches/ahead.py            into results/ahead.json
 python benches/ahead.py --smoke    small models, a few tokens; nothing is written
 
-Loops: `generate` and `generate_ahead` take turns at writing the same text, and the best of several runs counts.
-Python's share is the time to build the graph of a step, before MLX computes any of it. Functions: plain and compiled
-calls take turns, and the shortest of many calls counts. The first call of the compiled function is timed by itself,
-with an empty cache of compiled code. Where a shape grows, each call has one key more than the one before.
+Loops: `generate` and `generate_ahead` take turns at generating the same text, and the fastest run of each loop counts.
+"python" is the time that Python needs to build the graph of a step, before MLX computes the graph. Functions: plain and
+compiled calls take turns, and the shortest call of each kind counts. The first call of the compiled function is timed
+separately, with an empty cache of compiled code. In "attention, growing", each call has one key more than the previous
+call.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ TOKENS, RUNS, CALLS = 100, 5, 200
 FAST = {"bits": 4, "layers": "tuned"}
 
 Function = Callable[..., mx.array]
-Arguments = Callable[[int], tuple[mx.array, ...]]  # takes the number of a call, returns its arguments
+Arguments = Callable[[int], tuple[mx.array, ...]]  # takes the number of a call, returns this call's arguments
 
 
 def main() -> None:
@@ -68,7 +69,7 @@ def main() -> None:
 
 
 def models(is_small: bool) -> Iterator[tuple[str, Any, Callable[[], KVCache], list[int]]]:
-    """Yield a name, a model, a function that makes its caches, and a prompt."""
+    """Yield a model's name, the model, a function that makes a cache for the model, and the token ids of a prompt."""
     for name, options in (("story, plain", {}), ("story, tuned", FAST)):
         engine = LoadedModel(Wanted("tiny_llm_ref", "story", **options))
         yield name, engine.model, engine.cache, engine.tokenizer.encode(PROMPT)
@@ -78,10 +79,10 @@ def models(is_small: bool) -> Iterator[tuple[str, Any, Callable[[], KVCache], li
 
 
 def loop(name: str, model: Any, cache: Callable[[], KVCache], prompt: list[int], is_smoke: bool) -> dict[str, Any]:
-    """Return the seconds per token of both loops, and of Python alone."""
+    """Return the seconds per token of each loop, and the seconds that Python needs to build the graph of one step."""
     tokens, runs = (4, 1) if is_smoke else (TOKENS, RUNS)
     found: dict[str, Any] = {"model": name}
-    for _ in range(runs + 1):  # the first run loads and compiles, and takes longer
+    for _ in range(runs + 1):  # the first run is slower, because it loads and compiles
         for way in (generate, generate_ahead):
             seconds = per_token(way(model, prompt, greedy, tokens, (), cache()))
             found[way.__name__] = min(seconds, found.get(way.__name__, seconds))
@@ -89,13 +90,13 @@ def loop(name: str, model: Any, cache: Callable[[], KVCache], prompt: list[int],
 
 
 def per_token(tokens: Iterable[int]) -> float:
-    """Return the seconds per token after the first token."""
+    """Generate the tokens, and return the mean time in seconds from one token to the next."""
     times = [time.perf_counter() for _ in tokens]
     return (times[-1] - times[0]) / (len(times) - 1)
 
 
 def building(model: Any, cache: KVCache, prompt: list[int], steps: int) -> float:
-    """Return the mean time in seconds to build the graph of a step."""
+    """Return the mean time in seconds that Python needs to build the graph of a step."""
     token = greedy(next_logits(model, mx.array([prompt]), cache))[:, None]
     mx.eval(token)
     seconds = []
@@ -111,7 +112,7 @@ def building(model: Any, cache: KVCache, prompt: list[int], steps: int) -> float
 
 
 def functions(is_small: bool) -> Iterator[tuple[str, Function, Arguments]]:
-    """Yield functions of week 1, in the sizes of Qwen3-0.6B: name, function, and its arguments for each call."""
+    """Yield functions of week 1, in the sizes of Qwen3-0.6B: a name, the function, and its `Arguments`."""
     E, I, D, keys = (64, 192, 16, 40) if is_small else (1024, 3072, 128, 512)
 
     def normal(*shape: int) -> mx.array:
@@ -138,7 +139,7 @@ def functions(is_small: bool) -> Iterator[tuple[str, Function, Arguments]]:
 
 
 def function(name: str, work: Function, arguments: Arguments, calls: int) -> dict[str, Any]:
-    """Return the seconds per call: of the first compiled call, and of the shortest plain and compiled calls."""
+    """Return the seconds of the first compiled call, the shortest plain call, and the shortest later compiled call."""
     compiled = mx.compile(work)
     numbers = count()
     first = once(compiled, arguments(next(numbers)))

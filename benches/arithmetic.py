@@ -1,11 +1,12 @@
-"""Measures the cost of each arithmetic mode of the tuned layers: a product's errors, `story`'s perplexity and answers.
+"""Measures how accurate the tuned layers are in each arithmetic mode: a product's error, perplexity and answers.
 
 python benches/arithmetic.py            into results/arithmetic.json
 python benches/arithmetic.py --smoke    a few texts; nothing is written
 
-The error of a product is its difference from the same product in NumPy's float64, for a few rows of x and for many: the
-root mean square of the difference, divided by the root mean square of the result. Weights have 4 bits, in groups of 64.
-Stories and questions are those of `benches/quantisation.py`.
+The error of a product is its difference from the same product in NumPy's float64: the root mean square of the
+difference, divided by the root mean square of the float64 product. It is measured for an x with one row ("few") and for
+an x with 64 rows ("many"). Each weight has 4 bits, and 64 weights form a group. Stories and questions are those of
+`benches/quantisation.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tiny_llm_ref.quantize import dequantize, quantize
 
 RESULTS = Path(__file__).parent / "results" / "arithmetic.json"
 MODEL = "story"
-COLUMNS, OUT, ROWS = 3072, 1024, {"few": 1, "many": 64}  # ROWS: rows of x
+COLUMNS, OUT, ROWS = 3072, 1024, {"few": 1, "many": 64}  # ROWS: how many rows x has
 
 
 def main() -> None:
@@ -52,7 +53,7 @@ def main() -> None:
 
 
 def errors() -> dict[str, float]:
-    """Return the relative error of a product with a few rows of x, and with many."""
+    """Return the relative error of a product, keyed by "few" and "many" rows of x."""
     mx.random.seed(0)
     weight = quantize(mx.random.normal((OUT, COLUMNS), mx.bfloat16), 64, 4)
     packed, scales, biases = weight

@@ -1,13 +1,14 @@
-"""Measures how long a long prompt holds up requests that generate: the longest gap between two tokens, for each budget.
+"""Measures how much a long prompt delays requests that generate: the longest gap between two tokens, for each budget.
 
 python benches/chunked_prefill.py                       the bundled model, into results/chunked_prefill.json
 python benches/chunked_prefill.py --shape qwen3-0.6b    random weights, into results/chunked_prefill_qwen3-0.6b.json
 python benches/chunked_prefill.py --smoke               a short prompt; nothing is written (with --shape, a small model)
 
-Three requests generate. After a few steps, a request with a prompt of 900 tokens arrives, and runs until its first
-token. A gap is the time between two tokens of one of the three requests: "before" while they are alone, "during" from
-the arrival of the prompt to its first token. Budgets (the tokens that a step may compute) take turns. Of several
-rounds, the one whose longest gap is shortest counts. Weights have 4 bits, and kernels are tuned.
+Three requests generate tokens. When each of them has 12 tokens, a request with a prompt of 900 tokens arrives. The run
+ends with the first token of this fourth request. A gap is the time between two consecutive tokens of one of the three
+requests. "gap before" is the median gap before the fourth request arrives, and "longest gap" is the longest gap from
+then on. The budgets (how many tokens a step may compute) take turns. For each budget, the round in which the longest
+gap is shortest counts. Each weight has 4 bits, and the layers are tuned.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ from tiny_llm_ref.tuned import tune
 
 RESULTS = Path(__file__).parent / "results"
 STORY, SHAPE = "story", "qwen3-0.6b"
-PROMPT, SHORT, RUNNING = 900, 16, 3  # RUNNING: requests that generate; others: tokens of prompts
-ALONE = 12  # tokens of each of these requests before the prompt arrives
-BUDGETS = (None, 512, 256, 128, 64, 32)  # None: whole prompts
+PROMPT, SHORT, RUNNING = 900, 16, 3  # RUNNING: how many requests generate; the others: tokens per prompt
+ALONE = 12  # how many tokens each of these requests generates before the long prompt arrives
+BUDGETS = (None, 512, 256, 128, 64, 32)  # tokens per step; None: whole prompts
 ROUNDS, THREADS = 3, 2
 
 
@@ -66,7 +67,7 @@ def main() -> None:
 
 
 def measure(model: Any, length: int, budget: int | None) -> dict[str, float]:
-    """Run once. Return the number of steps, the tokens of the largest step, and times in seconds."""
+    """Run once. Return how many steps read the prompt, the token count of the largest of them, and times in seconds."""
     recorder = Recorder()
     engine = Engine(model, scheduler(model, length, budget), [recorder])
     running = [request(model, f"r{i}", SHORT) for i in range(RUNNING)]
@@ -95,7 +96,7 @@ def measure(model: Any, length: int, budget: int | None) -> dict[str, float]:
 
 
 def gaps(times: list[float], start: float, end: float) -> list[float]:
-    """Return the seconds between two tokens, for each token from `start` to `end` and the token before it."""
+    """For each token that came at `start` or later, but before `end`, return the seconds since the previous token."""
     return [later - earlier for earlier, later in pairwise(times) if start <= later < end]
 
 
@@ -107,8 +108,8 @@ def scheduler(model: Any, length: int, budget: int | None) -> Scheduler:
 
 
 def request(model: Any, id: str, length: int) -> Request:
-    """Return a request that generates as long as the engine runs. The prompt's `length` tokens depend only on the
-    id."""
+    """Return a request that generates as long as the engine runs. Its prompt has `length` tokens, drawn at random
+    with a seed made from the id."""
     mx.random.seed(sum(id.encode()))
     prompt = mx.random.randint(0, min(model.config.vocab_size, 250), (length,)).tolist()
     return Request(id, prompt, SamplingParams(max_tokens=10_000, ignore_eos=True))

@@ -1,11 +1,12 @@
-"""Measures how the time for decoding one token divides into parts: a tuned model in Qwen3-0.6B's shape, random weights.
+"""Measures how long each part of decoding one token takes: a tuned model with random weights in Qwen3-0.6B's shape.
 
 python benches/one_token.py            into results/one_token.json
 python benches/one_token.py --smoke    a small model; nothing is written
 
-Weights have 4 bits. Each part is measured for all layers in one evaluation, as in a step. Each layer uses its own
-weights, which are therefore read from memory. The overhead of MLX per operation is the time of an operation that
-computes next to nothing. "rest" is the time of a step that no part accounts for.
+Each weight has 4 bits. As in a step, MLX evaluates a part for all layers at once. Each layer has its own weights, so
+the weights are read from memory, not from the processor's cache. As MLX's overhead per operation, the bench measures
+the time of an operation that computes next to nothing. "rest" is the time of the whole step minus the time of all
+parts.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tiny_llm_ref.tuned import tune
 
 RESULTS = Path(__file__).parent / "results" / "one_token.json"
 CONTEXT = 128  # tokens in the cache
-SECONDS, RUNS = 1.0, 60  # SECONDS: for each part
+SECONDS, RUNS = 1.0, 60  # SECONDS: how long each part is repeated
 
 
 def main() -> None:
@@ -49,7 +50,7 @@ def main() -> None:
 
 
 def profile(model: Any) -> dict[str, float]:
-    """Return the seconds of each part of a step, and of the whole step."""
+    """Return the seconds that each part of a step and the whole step take, keyed by name."""
     blocks, token = model.layers, mx.array([[7]])
     cache = KVCache(len(blocks), attention=flash_attention)
     mx.eval(next_logits(model, mx.arange(CONTEXT)[None], cache))
@@ -87,14 +88,14 @@ def profile(model: Any) -> dict[str, float]:
 
 
 def step(model: Any, token: mx.array, cache: KVCache) -> mx.array:
-    """Decode one token, then remove it from the cache."""
+    """Decode one token, remove it from the cache, and return the token that the model chooses next."""
     chosen = mx.argmax(next_logits(model, token, cache), axis=-1)
     cache.trim(1)
     return chosen
 
 
 def shortest_building(work: Callable[[], Any]) -> float:
-    """Return the least seconds until `work` returns. MLX computes the graph that `work` builds only afterwards."""
+    """Return the shortest time in seconds in which `work` builds its graph. MLX computes the graph only afterwards."""
     seconds = []
     for _ in range(RUNS):
         start = time.perf_counter()
