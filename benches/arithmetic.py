@@ -1,12 +1,12 @@
-"""Measures how accurate the tuned layers are in each arithmetic mode: a product's error, perplexity and answers.
+"""Measures how accurate the tuned layers are in each arithmetic mode: errors of products, perplexity, right answers.
 
 python benches/arithmetic.py            into results/arithmetic.json
 python benches/arithmetic.py --smoke    a few texts; nothing is written
 
 The error of a product is its difference from the same product in NumPy's float64: the root mean square of the
 difference, divided by the root mean square of the float64 product. It is measured for an x with one row ("few") and for
-an x with 64 rows ("many"). Each weight has 4 bits, and 64 weights form a group. Stories and questions are those of
-`benches/quantisation.py`.
+an x with 64 rows ("many"). Each weight has 4 bits, and 64 weights form a group. The perplexity and the share
+of right answers are those of the model `story`, for the stories and questions of `benches/quantisation.py`.
 """
 
 from __future__ import annotations

@@ -4,16 +4,20 @@ python benches/peers.py --llama-bench FILE --gguf FILE [--torch PYTHON]     into
 python benches/peers.py --llama-bench FILE --gguf FILE --fast               into results/peers_fast.json
 python benches/peers.py --llama-bench FILE --gguf FILE --march x86-64-v3    into results/peers_x86-64-v3.json
 
---fast lets the course's kernels round activations to 8 bits, as llama.cpp does, where measurements show that this is
-faster. Weights are random and have 4 bits, in groups of 64 (llama.cpp: Q4_0, groups of 32 with one 16-bit scale, the
-same bytes per weight; Transformers: bfloat16). As in llama-bench, decoding is a series of passes over one token that
-choose no token. Engines take turns, so that other programs slow down all engines alike. Build llama-bench from the
-source in llama-cpp-python (cmake -DGGML_NATIVE=ON -DCMAKE_BUILD_TYPE=Release, target llama-bench; for --march x86-64-v3
-with -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON), and the GGUF file with
-peers/make_gguf.py. PYTHON is a Python interpreter with torch and transformers. The course itself needs none of these.
+--fast lets the course's kernels round activations to 8 bits where measurements show that rounding makes them faster.
+llama.cpp rounds activations to 8 bits, too. All weights are random. They have 4 bits per weight, in groups of 64
+weights; but llama.cpp's are in Q4_0 (groups of 32 weights with one 16-bit scale, as many bytes per weight), and
+Transformers' are in bfloat16. Decoding is measured as in llama-bench: in passes over one token each, which choose no
+next token. The engines take turns, so that other programs on the machine slow down all engines alike.
 
-Each round first measures the machine's limits, as `roofline` does. Each speed is also given as a share of the speed
-that these limits allow for the same pass with the bytes per weight that the engine reads.
+Build llama-bench from the source in llama-cpp-python: cmake -DGGML_NATIVE=ON -DCMAKE_BUILD_TYPE=Release, target
+llama-bench. For --march x86-64-v3, build it with -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON
+-DGGML_BMI2=ON. Make the GGUF file with peers/make_gguf.py. PYTHON is the path of a Python interpreter with torch and
+transformers. The course itself needs none of these programs and packages.
+
+Each round first measures the machine's limits, in bytes and operations per second, with `tiny_llm_native.roofline`. The
+results also give each speed as a share of the speed that the highest measured limits allow for the same pass, if it
+reads as many bytes per weight as the engine.
 """
 
 from __future__ import annotations
@@ -31,23 +35,23 @@ from statistics import median
 from typing import Any
 
 HERE = Path(__file__).parent
-THREADS, NEW = 2, 32  # NEW: the number of tokens to decode
-LENGTHS = (128, 512)  # tokens of the prompt
+THREADS, NEW = 2, 32  # NEW: how many tokens to decode
+LENGTHS = (128, 512)  # of the prompts, in tokens
 PEERS = ("ours", "llama.cpp", "mlx-lm", "transformers")
 LIMITS = "limits"
-BYTES = {"ours": 4.5 / 8, "llama.cpp": 4.5 / 8, "mlx-lm": 4.5 / 8, "transformers": 2}  # read per weight
-SLOW = "mlx-lm"  # is measured once, with 16 tokens in and 8 out
+BYTES = {"ours": 4.5 / 8, "llama.cpp": 4.5 / 8, "mlx-lm": 4.5 / 8, "transformers": 2}  # that an engine reads per weight
+SLOW = "mlx-lm"  # is measured in one round, with a prompt of 16 tokens and 8 tokens to decode
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--llama-bench", type=Path)
     parser.add_argument("--gguf", type=Path)
-    parser.add_argument("--torch", help="a Python with torch and transformers")
-    parser.add_argument("--march", help="an older processor to compile the course's kernels for")
-    parser.add_argument("--fast", action="store_true", help="allow 8-bit arithmetic")
+    parser.add_argument("--torch", help="the path of a Python interpreter with torch and transformers")
+    parser.add_argument("--march", help="compile the course's kernels for this older processor")
+    parser.add_argument("--fast", action="store_true", help="let the course's kernels round activations to 8 bits")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--measure", choices=[LIMITS, *PEERS], help="one peer, in this process, as JSON")
+    parser.add_argument("--measure", choices=[LIMITS, *PEERS], help="measure one engine in this process; print JSON")
     options = parser.parse_args()
     if options.measure:
         measure = {LIMITS: limits, "ours": ours, "mlx-lm": mlx_lm, "transformers": transformers}
@@ -70,7 +74,7 @@ def one_round(options: argparse.Namespace, number: int) -> dict[str, dict[str, f
 
 
 def is_measured(peer: str, options: argparse.Namespace, number: int) -> bool:
-    """Tell whether this run has the engine, and measures it in this round."""
+    """Tell whether this round measures the engine, and whether the options name the program that the engine needs."""
     if peer == "llama.cpp":
         return options.llama_bench is not None
     if peer == "transformers":
@@ -79,7 +83,7 @@ def is_measured(peer: str, options: argparse.Namespace, number: int) -> bool:
 
 
 def run_here(peer: str, options: argparse.Namespace) -> dict[str, float]:
-    """Run this script with --measure, in a process of its own, and return its measurements."""
+    """Run this script with --measure in a separate process, and return the measurements that the process prints."""
     command = [options.torch if peer == "transformers" else sys.executable, __file__, "--measure", peer]
     command += _flags(options)
     found: dict[str, float] = json.loads(run(command).splitlines()[-1])
@@ -87,7 +91,7 @@ def run_here(peer: str, options: argparse.Namespace) -> dict[str, float]:
 
 
 def run_llama_bench(options: argparse.Namespace) -> dict[str, float]:
-    """Return the best speed of several runs, in tokens per second, as for all other engines."""
+    """Return llama.cpp's best speed of three runs in tokens per second, keyed by the pass, such as "prefill 128"."""
     rows = [row for command in llama_bench(options) for row in json.loads(run(command))]
     return {
         f"prefill {row['n_prompt']}" if row["n_prompt"] else f"decode {row['n_depth']}": max(row["samples_ts"])
@@ -103,7 +107,7 @@ def run(command: list[str]) -> str:
 
 
 def llama_bench(options: argparse.Namespace) -> list[list[str]]:
-    """Return two commands: one measures prefill of LENGTHS tokens, the other decoding after so many tokens."""
+    """Return two commands: one measures prefill of prompts of LENGTHS tokens, the other decoding after such prompts."""
     base = [str(options.llama_bench), "-m", str(options.gguf), "-t", str(THREADS), "-r", "3", "-o", "json"]
     lengths = ",".join(map(str, LENGTHS))
     return [[*base, "-p", lengths, "-n", "0"], [*base, "-p", "0", "-n", str(NEW), "-d", lengths]]
@@ -119,7 +123,7 @@ def best(work: Callable[[], Any], runs: int = 3) -> float:
 
 
 def limits(options: argparse.Namespace) -> dict[str, float]:
-    """Return the machine's bytes per second, and the operations per second of each arithmetic mode."""
+    """Return how many bytes per second the machine reads, and its operations per second in float32 and in bfloat16."""
     compile_for_older(options.march)
     from tiny_llm_native.roofline import measure
 
@@ -127,7 +131,7 @@ def limits(options: argparse.Namespace) -> dict[str, float]:
 
 
 def compile_for_older(processor: str | None) -> None:
-    """Compile kernels for a processor that has fewer instructions than this one. None: compile for this one."""
+    """From now on, compile kernels for this processor (a name for -march). None: for this machine's processor."""
     if processor:
         from tiny_llm_native import compiler
 
@@ -231,7 +235,7 @@ def save(options: argparse.Namespace, rounds: list[dict[str, dict[str, float]]])
     ratios: dict[str, dict[str, float]] = {}
     for peer in [peer for peer in rounds[0] if peer not in ("ours", LIMITS)]:
         for what in rounds[0][peer]:
-            like = what.replace("16", str(LENGTHS[0]))  # mlx-lm reads a shorter prompt
+            like = what.replace("16", str(LENGTHS[0]))  # mlx-lm's prompt is shorter
             of_rounds = [each["ours"][like] / each[peer][what] for each in rounds if peer in each]
             ratios.setdefault(peer, {})[what] = median(of_rounds)
     flags = _flags(options)
@@ -244,7 +248,7 @@ def save(options: argparse.Namespace, rounds: list[dict[str, dict[str, float]]])
 
 
 def shares(rounds: list[dict[str, dict[str, float]]]) -> dict[str, dict[str, float]]:
-    """Return each engine's best speed in each pass, as a share of the speed that the best limits allow."""
+    """Return each engine's best speed in each pass, as a share of the speed that the highest limits allow."""
     from tiny_llm_course.bench.models import model_config
     from tiny_llm_ref.costs import Machine, model_cost
 
@@ -263,7 +267,7 @@ def shares(rounds: list[dict[str, dict[str, float]]]) -> dict[str, dict[str, flo
 
 
 def _flags(options: argparse.Namespace) -> list[str]:
-    """Return the options with which the course's kernels are measured."""
+    """Return the options that change the course's kernels."""
     return ["--fast"] * options.fast + (["--march", options.march] if options.march else [])
 
 

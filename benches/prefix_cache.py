@@ -1,13 +1,14 @@
-"""Measures eight requests with the same system prompt: the time to the first token, and the computed prompt tokens.
+"""Measures a prefix cache with eight requests that share a system prompt: time to first token, computed prompt tokens.
 
 python benches/prefix_cache.py                       the bundled model, into results/prefix_cache.json
 python benches/prefix_cache.py --shape qwen3-0.6b    random weights, into results/prefix_cache_qwen3-0.6b.json
 python benches/prefix_cache.py --smoke               a short prompt; nothing is written (with --shape, a small model)
 
-Each prompt consists of the system prompt's 700 tokens and 20 of its own. A step computes at most 256 tokens. "one by
-one": each request arrives when the previous one has finished. "at once": all eight requests arrive before the first
-step. The two kinds of cache take turns, and each run starts with an empty cache. Of several rounds, the one with the
-smallest sum of the eight times to the first token counts. Weights have 4 bits, and kernels are tuned.
+Each prompt consists of the 700 tokens of the system prompt and 20 other tokens. A step computes at most 256 tokens.
+"one by one": each request arrives when the previous request has finished. "at once": all eight requests arrive before
+the first step. Runs without a prefix cache ("pages") and with one ("prefix") take turns, and each run starts with an
+empty cache. Of several rounds, the round counts in which the eight times to the first token have the smallest sum. Each
+weight has 4 bits, and the layers are tuned.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ ROUNDS, THREADS = 3, 2
 
 @dataclass(frozen=True)
 class Traffic:
-    """The requests of a run. system, own: the tokens of a prompt that all prompts share, and that only this one has.
-    output: the tokens to generate per request."""
+    """The requests of a run. system: how many tokens all prompts share. own: how many further tokens each prompt has.
+    output: how many tokens to generate per request."""
 
     requests: int = 8
     system: int = 700
@@ -104,8 +105,8 @@ def main() -> None:
 
 
 def measure(model: Any, traffic: Traffic, cache: str, arrival: str) -> dict[str, Any]:
-    """Run once. Return the seconds to each request's first token, the number of steps and of prompt tokens, and how
-    many of the prompt tokens were computed."""
+    """Run once. Return how many tokens the prompts have, how many of these were computed, the number of steps, and the
+    seconds to each request's first token."""
     pool = PagePool(traffic.pages, PAGE_SIZE)
     make_layer = partial(PagedKVCacheLayer, attention=flash_attention)
     kept = PagedKVCache(len(model.layers), pool, PrefixCache(pool) if cache == "prefix" else None, make_layer)
@@ -129,7 +130,7 @@ def measure(model: Any, traffic: Traffic, cache: str, arrival: str) -> dict[str,
 
 
 def request(model: Any, number: int, traffic: Traffic) -> Request:
-    """Return a request whose prompt is the system prompt, followed by tokens of its own."""
+    """Return a request whose prompt is the system prompt, followed by tokens that depend on `number`."""
     vocab_size = min(model.config.vocab_size, 250)
     parts = [np.random.RandomState(seed) for seed in (0, 1 + number)]
     counts = traffic.system, traffic.own
@@ -143,7 +144,7 @@ def show(rows: list[dict[str, Any]]) -> None:
         first, *others = (1e3 * seconds for seconds in row["first_tokens"])
         counts = f"{row['arrival']:13}{row['cache']:9}{row['prompts']:17,}{row['computed']:11,}{row['steps']:8}"
         print(f"{counts}{first:17.1f} ms{median(others):7.1f} ms{others[-1]:7.1f} ms")
-    print("median: of all but the first request")
+    print("median: of all requests except the first")
 
 
 def write(rows: list[dict[str, Any]], shape: str | None) -> None:

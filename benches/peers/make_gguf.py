@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the GGUF file with which llama.cpp is measured: random weights in Qwen3-0.6B's shape, all in Q4_0.
+"""Writes a GGUF file for measuring llama.cpp: a model in Qwen3-0.6B's shape, with random matrices in Q4_0.
 
 python benches/peers/make_gguf.py FILE      needs `gguf` and `numpy` from PyPI; the lock file has no `gguf`
 """
