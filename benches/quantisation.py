@@ -1,11 +1,13 @@
-"""Measures what quantisation costs: a bundled model's perplexity and right answers, for several bits and group sizes.
+"""Measures a bundled model's perplexity and right answers, for several bits per weight and group sizes.
 
 python benches/quantisation.py            all rows that results/quantisation.json does not have yet
 python benches/quantisation.py --smoke    three rows on a few texts; nothing is written
 
-The course's `quantize` and `dequantize` round all weights except those of the norms. Everything after that is computed
-in float32. Stories and questions come from `tiny_llm_models.evaluation`, and have words that no training text has. In
-the last rows, only one part of the model has few bits per weight, and the other parts have 8, in groups of 64.
+The course's `quantize` and `dequantize` round all weights except those of the norms. The model with the rounded weights
+then computes in float32. Stories and questions come from `tiny_llm_models.evaluation`: the stories are told
+with seeds that training does not use, and the questions are about names and things that no training text has. In the
+last three rows, only one part of the model has 2 bits per weight. The other parts have 8 bits per weight, in groups of
+64 weights.
 """
 
 from __future__ import annotations
@@ -35,10 +37,10 @@ from tiny_llm_ref.quantize import dequantize, quantize
 from tiny_llm_ref.qwen2 import CausalLM
 
 RESULTS = Path(__file__).parent / "results" / "quantisation.json"
-PARTS = ("embed_tokens", "self_attn", "mlp")  # parts of the weights' names
+PARTS = ("embed_tokens", "self_attn", "mlp")  # of the model, as they occur in the weights' names
 SETTINGS = [(None, None, None), *((bits, size, None) for bits in (8, 4, 2) for size in (128, 64, 32))]
 SETTINGS += [(2, 64, part) for part in PARTS]
-FINE = (8, 64)  # bits and group size of the other parts
+FINE = (8, 64)  # bits per weight and group size of the parts that are not the chosen one
 STORIES, QUESTIONS = 100, 200  # in each language
 
 
@@ -71,7 +73,7 @@ def main() -> None:
 
 
 def heading(model: str, stories: int, questions: int) -> dict[str, Any]:
-    """Return what all rows of a report have in common."""
+    """Return the facts that all rows of a report share."""
     weights = (bundled(model) / "model.safetensors").read_bytes()
     return {
         "command": "python benches/quantisation.py" + ("" if model == "story" else f" --model {model}"),
@@ -85,8 +87,8 @@ def heading(model: str, stories: int, questions: int) -> dict[str, Any]:
 
 
 def rows_so_far(report: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows that an interrupted run of the same model, texts and versions has written; [] without such a
-    run."""
+    """Return the rows of the stored report. Return [] if there is no report, or if its machine, versions, model or
+    texts differ from this report's."""
     if not RESULTS.exists():
         return []
     stored = json.loads(RESULTS.read_text(encoding="utf-8"))
@@ -97,7 +99,8 @@ def rows_so_far(report: dict[str, Any]) -> list[dict[str, Any]]:
 def measure(
     name: str, bits: int | None, size: int | None, only: str | None, stories: int, questions: int
 ) -> dict[str, Any]:
-    """Return one row. only: the part of the model that has these bits and this group size. None: the whole model."""
+    """Round a model's weights, and return one row. bits: per weight; None: do not round. size: the group size.
+    only: the part of the model to which `bits` and `size` apply; None: the whole model."""
     config = ModelConfig.from_pretrained(bundled(name))
     stored = load_weights(bundled(name), config)
     matrices = {key for key, weight in stored.items() if weight.ndim == 2}
@@ -118,7 +121,7 @@ def measure(
 
 
 def judged(model: CausalLM, name: str, stories: int, questions: int) -> dict[str, dict[str, float]]:
-    """Return the perplexity and the share of right answers, keyed by language. name: the bundled model's."""
+    """Return the perplexity and the share of right answers, each keyed by language. name: the bundled model's name."""
     figures: dict[str, dict[str, float]] = {"perplexity": {}, "right": {}}
     for language in LANGUAGES:
         tokenizer, texts, exams = texts_of(name, language, stories, questions)
@@ -132,14 +135,14 @@ def judged(model: CausalLM, name: str, stories: int, questions: int) -> dict[str
 def texts_of(
     name: str, language: str, stories: int, questions: int
 ) -> tuple[Tokenizer, list[list[int]], list[evaluation.Exam]]:
-    """Return a bundled model's tokenizer, the stories as token ids, and the questions: all rows share them."""
+    """Return a bundled model's tokenizer, the stories as token ids, and the questions. All rows share this result."""
     tokenizer = Tokenizer.from_file(str(bundled(name) / "tokenizer.json"))
     texts = [tokenizer.encode(story).ids for story in evaluation.held_out_stories(language, stories)]
     return tokenizer, texts, evaluation.exams(tokenizer, language, "short", questions)
 
 
 def rounded(weight: mx.array, bits: int | None, size: int | None) -> tuple[mx.array, int]:
-    """Return a matrix after quantising and dequantising, and the bytes of its quantised form."""
+    """Quantise and dequantise a matrix. Return the result, and how many bytes the quantised matrix has."""
     if bits is None or size is None:
         return weight, weight.nbytes
     packed, scales, biases = quantize(weight, size, bits)
@@ -148,7 +151,7 @@ def rounded(weight: mx.array, bits: int | None, size: int | None) -> tuple[mx.ar
 
 
 def with_numpy(model: CausalLM) -> CausalLM:
-    """Return the model, with NumPy computing all its matrix products."""
+    """Let NumPy compute all matrix products of a model, and return the model."""
     for _, owner, name in named_linears(model):
         setattr(owner, name, Product(getattr(owner, name)))
     if model.lm_head is None:

@@ -1,19 +1,22 @@
-"""Compares two servers, `tiny-llm serve` and mlx-lm's, under clients that read streams over HTTP.
+"""Compares two servers, `tiny-llm serve` and mlx-lm's server, with clients that read streams over HTTP.
 
 python benches/server.py             into results/server.json
 python benches/server.py --smoke     a few tokens; nothing is written
 
-Both servers load the same folder: the bundled model, in bfloat16, the fastest format for mlx-lm on a CPU, and in 4
-bits, as `mlx_lm convert` writes it. Prompts are 64 tokens of held-out stories, no two alike. Each request asks for 32
-tokens, drawn greedily. A client sends a request when its previous request has finished. Both servers have answered some
-requests before, and take turns on the same requests, so that other programs slow down both alike. Figures are of all
-rounds together. mlx-lm runs with its default settings: it computes up to 8 prompts and 32 outputs at once. With 4 bits,
-mlx-lm is slow on a CPU, so it runs only one round, with one request per client, but at least four requests. Clients are
-threads of this process, which measure the time to the first text that arrives, and from one text to the next. A client
-that cannot connect tries again. The time for retries counts, and so does their number.
+Both servers load the bundled model from the same folder: in bfloat16, which is mlx-lm's fastest format on a CPU, and
+with 4 bits per weight, as `mlx_lm convert` writes them. Each prompt has 64 tokens of held-out stories, and no two
+prompts are alike. Each request asks for 32 tokens, chosen greedily. A client sends its next request when its previous
+request has finished. Both servers answer some requests before the measurement. Then they take turns on the same
+requests, so that other programs slow down both servers alike. The figures are those of all rounds together. mlx-lm runs
+with its default settings, so it computes up to 8 prompts and 32 outputs at once. With 4 bits per weight, mlx-lm is slow
+on a CPU, so it runs only one round, with one request per client, but at least four requests.
+
+Each client is a thread of this process. It measures the time from its request to the first text that arrives, and the
+time from each text to the next. A client that cannot connect tries again. The time to the first text includes these
+retries, and the results include their number.
 
 Then `tiny-llm serve` alone answers 500 requests of random lengths from 64 clients. In one request of five, the client
-disconnects in the middle of the stream. All figures are of the other requests.
+disconnects in the middle of the stream. The times and token counts are those of the other requests.
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ RESULTS = Path(__file__).parent / "results" / "server.json"
 OURS, PEER = "tiny-llm", "mlx-lm"
 THREADS, PROMPT, NEW, ROUNDS, RETRIES = 2, 64, 32, 3, 200
 REQUESTS = {1: 8, 4: 24, 16: 48}  # per round, keyed by the number of clients
-LOAD = {"requests": 500, "clients": 64, "leaving": 5, "prompt": (8, 256), "new": (8, 96)}  # least and most tokens
+LOAD = {"requests": 500, "clients": 64, "leaving": 5, "prompt": (8, 256), "new": (8, 96)}  # ranges: tokens
 SMALL_LOAD = LOAD | {"requests": 10, "clients": 4, "prompt": (8, 12), "new": (8, 12)}
 REMAINING = {
     "aborted": 'requests_total{finish_reason="abort"}',
@@ -60,8 +63,8 @@ OPEN = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
 
 @dataclass(frozen=True)
 class Weights:
-    """A format of the weights. convert: the options of `mlx_lm convert`; empty: the model is not converted. options:
-    the options of `tiny-llm serve`. is_slow: whether mlx-lm is slow with these weights."""
+    """A format of the weights. convert: the options of `mlx_lm convert`; without options, the model is not converted.
+    options: the options of `tiny-llm serve`. is_slow: whether mlx-lm is slow with these weights."""
 
     name: str
     convert: tuple[str, ...]
@@ -77,9 +80,9 @@ WEIGHTS = (
 
 @dataclass(frozen=True)
 class Asked:
-    """A request. leaves_after: the number of texts after which the client disconnects; None: it reads all texts.
-    is_exact: whether the output has exactly `new` tokens, even after an end of text; only `tiny-llm serve` supports
-    it."""
+    """A request for `new` tokens. leaves_after: how many texts the client reads before it disconnects; None: it reads
+    all texts. is_exact: whether the server continues after an end of text until the output has `new` tokens; only
+    `tiny-llm serve` has this option."""
 
     prompt: str
     new: int
@@ -109,7 +112,7 @@ class Server:
     model: str
 
     def ask(self, asked: Asked) -> Seen | None:
-        """Stream one answer, and return the client's measurements; None if the client disconnects."""
+        """Stream one answer, and return the client's measurements. Return None if the client disconnects."""
         body = {"model": self.model, "prompt": asked.prompt, "max_tokens": asked.new, "temperature": 0}
         body |= {"stream": True, "stream_options": {"include_usage": True}}
         body |= {"ignore_eos": True} if asked.is_exact else {}
@@ -128,7 +131,7 @@ class Server:
                 if events:
                     raise
                 time.sleep(0.02)
-        raise RuntimeError(f"{self.name}: expected to be let in, was not, {RETRIES} times")
+        raise RuntimeError(f"{self.name}: expected a connection, got none in {RETRIES} tries")
 
     def ask_all(self, asked: Sequence[Asked], clients: int) -> list[Seen | None]:
         with ThreadPoolExecutor(clients) as pool:
@@ -145,7 +148,7 @@ class Server:
 
 
 def seen(start: float, events: Sequence[tuple[float, bytes]], retries: int) -> Seen:
-    """Return a client's measurements from a stream that it read to the end."""
+    """Return a client's measurements of a whole stream. start: when the client sent its request."""
     *parts, (_, end) = events
     if end.strip() != b"[DONE]":
         raise RuntimeError(f"expected a whole stream, got one that ends in {end!r}")
@@ -188,7 +191,7 @@ class Stories:
         self._tokenizer = load("story")[1]
 
     def prompt(self, length: int) -> str:
-        """Return a prompt: the first `length` tokens of the next stories."""
+        """Return the first `length` tokens of the next stories, as a string."""
         tokens: list[int] = []
         while len(tokens) < length:
             self._told += 1
@@ -197,7 +200,7 @@ class Stories:
 
 
 def convert(weights: Weights, folder: Path) -> Path:
-    """Return a folder with the bundled model that both servers can load."""
+    """Convert the bundled model to these weights if necessary. Return a folder that both servers can load."""
     source, path = bundled("story"), folder / "story"
     command = [sys.executable, "-m", "mlx_lm", "convert", "--hf-path", str(source), "--mlx-path", str(path)]
     if weights.convert:
@@ -238,7 +241,7 @@ def serving(name: str, model: str, command: Sequence[str]) -> Iterator[Server]:
 def compare(
     weights: Weights, servers: Sequence[Server], clients: int, rounds: Sequence[Sequence[Asked]]
 ) -> list[dict[str, Any]]:
-    """Return a row for each server, with the figures of all rounds."""
+    """Send each round's requests to one server after the other. Return one row per server, with all rounds' figures."""
     found: dict[str, list[Seen]] = {server.name: [] for server in servers}
     seconds = dict.fromkeys(found, 0.0)
     for number, whole in enumerate(rounds):
@@ -256,7 +259,7 @@ def compare(
 
 
 def figures(found: Sequence[Seen], seconds: float) -> dict[str, Any]:
-    """Return the figures of requests. seconds: how long they took together. Times in the result are in milliseconds."""
+    """Return figures of these requests, with times in milliseconds. seconds: the time for all requests together."""
     times = {"first token": [each.first for each in found], "between": [gap for each in found for gap in each.between]}
     prompts, outputs = sum(each.prompt for each in found), sum(each.output for each in found)
     return {
@@ -270,8 +273,8 @@ def figures(found: Sequence[Seen], seconds: float) -> dict[str, Any]:
 
 
 def withstand(server: Server, stories: Stories, load: dict[str, Any]) -> dict[str, Any]:
-    """Send many requests of random lengths, some from clients that disconnect. Return the figures, and what the server
-    still holds afterwards."""
+    """Send many requests of random lengths. Some clients disconnect. Return the figures of the other clients' requests,
+    and what the server still holds afterwards."""
     random, asked, clients = Random(0), [], load["clients"]
     for number in range(load["requests"]):
         prompt, new = stories.prompt(random.randint(*load["prompt"])), random.randint(*load["new"])
@@ -282,7 +285,7 @@ def withstand(server: Server, stories: Stories, load: dict[str, Any]) -> dict[st
     start = time.perf_counter()
     answers = server.ask_all(asked, clients)
     found = figures([answer for answer in answers if answer], time.perf_counter() - start)
-    time.sleep(1)  # until the server notices the last client that disconnected
+    time.sleep(1)  # lets the server notice that the last client has disconnected
     metrics = dict(line.rsplit(" ", 1) for line in server.read("/metrics").splitlines())
     remaining = {name: float(metrics.get(f"tiny_llm_{of}", 0)) for name, of in REMAINING.items()}
     return {"clients": clients, "sent": len(asked), "hung up": answers.count(None)} | found | remaining

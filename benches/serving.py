@@ -1,15 +1,18 @@
-"""Compares engines on many requests at once: week 3's, mlx-lm's batched generation, and llama.cpp's batched bench.
+"""Compares week 3's engine, mlx-lm's batched generation and llama.cpp's batched bench on many requests at once.
 
 python benches/serving.py [--llama-batched-bench FILE --gguf FILE]     into results/serving.json
 python benches/serving.py --smoke                                      a few tokens; nothing is written
 
-Each request has a prompt of 128 tokens and generates 32. "decode" is the tokens per second while all requests generate,
-"all" those from the first prompt to the last token. The weights are the bundled model's, and random weights in
-Qwen3-0.6B's shape with 4 bits; llama.cpp and mlx-lm run only the random weights. Week 3's engine and llama.cpp take
-turns, so that other programs slow down both alike. mlx-lm is slow, so it runs only one batch, 4 requests of 16 + 8
-tokens. Build llama-batched-bench from the source in llama-cpp-python (cmake -DGGML_NATIVE=ON
--DCMAKE_BUILD_TYPE=Release), and the GGUF file with peers/make_gguf.py. llama-batched-bench chooses no tokens, so the
-speed of week 3's engine is given with and without the time for choosing tokens.
+Each request has a prompt of 128 tokens and generates 32 tokens. "decode" is how many tokens per second an engine
+generates while all requests generate. "all" is how many tokens per second it generates from the start to the last
+token. The models are the bundled one, and one with random weights in Qwen3-0.6B's shape, with 4 bits per weight.
+llama.cpp and mlx-lm run only the random weights. Week 3's engine and llama.cpp take turns, so that other programs slow
+down both engines alike. mlx-lm is slow, so it runs only one batch: 4 requests with prompts of 16 tokens, which generate
+8 tokens each. llama-batched-bench chooses no tokens, so the results give the speed of week 3's engine with and without
+the time for choosing tokens.
+
+Build llama-batched-bench from the source in llama-cpp-python (cmake -DGGML_NATIVE=ON -DCMAKE_BUILD_TYPE=Release). Make
+the GGUF file with peers/make_gguf.py.
 """
 
 from __future__ import annotations
@@ -78,7 +81,7 @@ def main() -> None:
 
 
 class Timed(Engine):
-    """An engine that measures the parts of its steps, for the steps in which all requests generate."""
+    """An engine that measures how long each part of a step takes, in the steps in which all requests generate."""
 
     def __init__(self, *args: Any):
         super().__init__(*args, decoding=BatchSampler())
@@ -126,7 +129,7 @@ def scheduler_of(model: Any, num_pages: int, max_running: int) -> Scheduler:
 
 
 def ours(model: Any, count: int, new: int, length: int = PROMPT) -> dict[str, Any]:
-    """Run once, with prompts of this length. Return tokens per second, and the parts of a step in milliseconds."""
+    """Run once, with prompts of `length` tokens. Return tokens per second, and the milliseconds of a step's parts."""
     pages = count * -(-(length + new + 1) // PAGE)
     engine = Timed(model, scheduler_of(model, pages, max(COUNTS)))
     random = np.random.RandomState(count)
@@ -149,7 +152,7 @@ def ours(model: Any, count: int, new: int, length: int = PROMPT) -> dict[str, An
 
 
 def llama(options: argparse.Namespace, count: int) -> dict[str, float]:
-    """Run llama.cpp's batched bench once, and return its tokens per second."""
+    """Run llama.cpp's batched bench once, and return its tokens per second, keyed by "decode" and "all"."""
     command = [
         str(options.llama_batched_bench),
         "-m",
@@ -171,7 +174,7 @@ def llama(options: argparse.Namespace, count: int) -> dict[str, float]:
 
 
 def measure(name: str, model: Any, count: int, new: int, rounds: int, options: argparse.Namespace) -> dict[str, Any]:
-    """Let both engines take turns, and return the best run of each, and the median of the ratio of their speeds."""
+    """Let our engine and llama.cpp take turns. Return each one's best run, and the median ratio of decoding speeds."""
     has_peer = options.llama_batched_bench is not None and name != "story"
     print(f"{name}, {count} requests ...", file=sys.stderr, flush=True)
     ours(model, count, 2)  # so that no measured run compiles or loads anything
@@ -188,7 +191,7 @@ def measure(name: str, model: Any, count: int, new: int, rounds: int, options: a
 
 
 def mlx_lm(our_model: Any) -> dict[str, float]:
-    """Return the tokens per second of mlx-lm's batch, 4 requests of 16 + 8 tokens, and of our engine with the same."""
+    """Return the tokens per second of mlx-lm and of our engine, with one batch of 4 requests of 16 + 8 tokens."""
     import mlx.nn as nn
     from mlx_lm.generate import BatchGenerator
     from mlx_lm.models.qwen3 import Model, ModelArgs
@@ -213,7 +216,7 @@ def mlx_lm(our_model: Any) -> dict[str, float]:
 
 
 def memory(name: str, model: Any) -> dict[str, Any]:
-    """Return how much memory 64 requests of random lengths waste for keys and values: in pages, and padded."""
+    """Return how much of their memory for keys and values 64 requests of random lengths waste: in pages, and padded."""
     scheduler = scheduler_of(model, 1, 1)
     engine = Engine(model, scheduler)
     engine.add(Request("", [1], SamplingParams(max_tokens=1)))

@@ -1,15 +1,20 @@
-"""Measures speculative decoding: tokens per second with and without guesses, and how many guesses are accepted.
+"""Measures speculative decoding: tokens per second with and without guesses, and the share of guesses accepted.
 
 python benches/speculative.py            into results/speculative.json
 python benches/speculative.py --smoke    a few tokens; nothing is written
 
 "pairs": `story` serves 1, 4 and 16 requests at the same time: with guesses by `story-draft`, with guesses found in the
-text itself (n-grams), and without guesses. Runs with and without guesses take turns, and the best of several rounds
-counts. "stories" continues stories from their first words. "a text twice" continues a story that is followed by its own
-beginning, so the model copies the text. "chances": Qwen3-0.6B's shape with random weights, and guesses that are right
-with a given chance and cost no time. These runs show how much speed guesses can gain. The model itself makes these
-guesses, its time is not counted, and some guesses are replaced by wrong ones. "steps": the time of a step in
-Qwen3-0.6B's shape, for each number of requests and of guesses. All weights have 4 bits, and kernels are tuned.
+text itself (n-grams), and without guesses. Runs with and without guesses take turns, and the fastest run of each kind
+counts. In "stories", each prompt is the beginning of a story. In "a text twice", each prompt is a whole story followed
+by its own beginning, so the model copies the story.
+
+"chances": guesses that are right with a given probability and cost no time show how much speed guessing can gain. The
+model has random weights in Qwen3-0.6B's shape. The guesses are made by the model itself in time that is not counted,
+and some guesses are then replaced by wrong ones.
+
+"steps": the time of a step in Qwen3-0.6B's shape, for several numbers of requests and of guesses per request.
+
+Each weight has 4 bits, and the layers are tuned.
 """
 
 from __future__ import annotations
@@ -43,7 +48,7 @@ from tiny_llm_ref.tuned import tune
 RESULTS = Path(__file__).parent / "results" / "speculative.json"
 THREADS, PAGE_SIZE, ROUNDS, SECONDS = 2, 16, 3, 1.0
 COUNTS, GUESSES = (1, 4, 16), (0, 1, 2, 4, 8)
-NEW, BEGINNING, CONTEXT = 96, 24, 128  # tokens: to generate, of a story's beginning, in the cache of a step
+NEW, BEGINNING, CONTEXT = 96, 24, 128  # in tokens: the output, a story's beginning, the cache of a step
 CASES = (  # drafter, text to continue, temperature, num_drafts
     ("story-draft", "stories", 0.0, 2),
     ("story-draft", "stories", 0.0, 4),
@@ -52,7 +57,7 @@ CASES = (  # drafter, text to continue, temperature, num_drafts
     ("n-gram", "a text twice", 0.0, 4),
     ("n-gram", "a text twice", 0.0, 8),
 )
-CHANCES = (0.5, 0.7, 0.9)  # that a guess is right, with NUM_DRAFTS guesses per step
+CHANCES = (0.5, 0.7, 0.9)  # the probability that a guess is right, with NUM_DRAFTS guesses per step
 NUM_DRAFTS = 4
 
 
@@ -85,7 +90,7 @@ def main() -> None:
 
 
 class Pairs:
-    """The model `story` with its drafters."""
+    """The model `story`, the drafters for it, and the prompts."""
 
     def __init__(self, new: int, count: int):
         self.new = new
@@ -108,7 +113,7 @@ class Pairs:
     def serve(
         self, drafter: str | None, text: str, temperature: float, num_drafts: int, count: int
     ) -> dict[str, float]:
-        """Serve `count` requests from their prompts to their last tokens, and return the figures."""
+        """Serve `count` requests with this drafter. Return the figures. drafter: None: without guesses."""
         requests = [
             Request(str(i), prompt, SamplingParams(self.new, temperature, seed=i, ignore_eos=True))
             for i, prompt in enumerate(self.prompts[text][:count])
@@ -123,8 +128,8 @@ class Pairs:
 
 
 class Told(ModelDrafter):
-    """Guesses by the model itself, each of which stays right with a given chance. The seconds for guessing are counted
-    separately."""
+    """A drafter that guesses with the served model itself. Each guess stays right with probability `chance`; otherwise,
+    a wrong token replaces it. seconds: the time spent on guessing."""
 
     def __init__(self, chance: float, *args: Any):
         super().__init__(*args)
@@ -141,7 +146,7 @@ class Told(ModelDrafter):
 
 
 def chance_row(model: Any, count: int, chance: float, new: int, rounds: int) -> dict[str, Any]:
-    """Serve greedy requests with random prompts: with guesses that are right with this chance, and without guesses."""
+    """Serve greedy requests with random prompts, without guesses and with guesses that are right with this chance."""
 
     def run(who: str | None) -> dict[str, float]:
         params = SamplingParams(new, ignore_eos=True)
@@ -154,7 +159,7 @@ def chance_row(model: Any, count: int, chance: float, new: int, rounds: int) -> 
 
 
 def in_turns(run: Callable[[str | None], dict[str, float]], drafter: str, rounds: int) -> dict[str, float]:
-    """Run with and without the drafter in turns, and compare the best run of each."""
+    """Run with and without the drafter in turns. Return figures of the fastest run of each kind."""
     plain, guessed = [], []
     for _ in range(rounds):
         plain.append(run(None))
@@ -170,7 +175,7 @@ def in_turns(run: Callable[[str | None], dict[str, float]], drafter: str, rounds
 
 
 def serve(model: Any, requests: Sequence[Request], drafter: Drafter | None, num_drafts: int) -> dict[str, float]:
-    """Serve requests, and return the figures from their first tokens to their last ones."""
+    """Serve requests. Return the figures of all steps except the first, which reads the prompts."""
     scheduler = Scheduler(pages_for(model, requests, num_drafts), len(requests))
     engine = Engine(model, scheduler, decoding=None if drafter is None else Speculative(drafter, num_drafts))
     for request in requests:
@@ -192,7 +197,7 @@ def serve(model: Any, requests: Sequence[Request], drafter: Drafter | None, num_
 
 
 def pages_for(model: Any, requests: Sequence[Request], guesses: int) -> PagedKVCache:
-    """Return a cache with room for all tokens of these requests, and for their guesses."""
+    """Return a cache with room for all tokens of these requests, and for `guesses` more tokens per request."""
     lengths = [len(request.prompt) + request.params.max_tokens + guesses for request in requests]
     pool = PagePool(sum(-(-length // PAGE_SIZE) for length in lengths), PAGE_SIZE)
     return PagedKVCache(len(model.layers), pool, make_layer=KernelPagedKVCacheLayer)
@@ -203,7 +208,7 @@ def tokens_of(requests: Sequence[Request]) -> int:
 
 
 def step_costs(model: Any, counts: Sequence[int], guesses: Sequence[int]) -> list[dict[str, Any]]:
-    """Return the milliseconds of a step that computes logits for one token and some guesses of each request."""
+    """Return the milliseconds of a step, per number of requests, and of guesses that it checks in each request."""
     return [step_cost(model, count, number) for count in counts for number in guesses]
 
 

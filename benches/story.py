@@ -1,10 +1,11 @@
-"""Compares the course's commands with mlx-lm on the bundled model, as a user runs them, after loading.
+"""Compares the speed of the course's commands with that of mlx-lm's command, on the bundled model.
 
 python benches/story.py              into results/story.json
 python benches/story.py --smoke      a few tokens; nothing is written
 
-Each program answers the same question greedily, and goes on until it has written 100 tokens. Programs take turns, and
-the best of several runs counts. The time to the first token includes reading the prompt.
+Each program answers the same question greedily, and goes on until it has generated 100 tokens. The programs take turns,
+and the shortest time to the first token and the highest speed of several runs count. The time to the first token
+includes reading the prompt, but not loading the model.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def main() -> None:
 
 
 def measure(way: Run, prompt: list[int], count: int) -> tuple[float, float]:
-    """Return the seconds to the first token, and the tokens per second after it."""
+    """Return the seconds to the first token, and the tokens per second after the first token."""
     start, times = time.perf_counter(), []
     for _ in islice(way(prompt), count):
         times.append(time.perf_counter())
@@ -85,7 +86,7 @@ def ours(**options: Any) -> Run:
 
 
 class Endless:
-    """A configuration without an end of text, because mlx-lm's loop does not stop at the end of a text either."""
+    """A configuration without end-of-text tokens, so that our loop, like mlx-lm's, goes on after the end of a text."""
 
     eos_token_ids = ()
 
