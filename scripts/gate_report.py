@@ -1,6 +1,6 @@
-"""A pytest plugin, `-p gate_report`, for `./course check`: orders tests by gate, and reports the result of each gate.
+"""The pytest plugin of `./course check` (`-p gate_report`): orders tests by gate, and reports each gate's result.
 
-A gate's seconds are the sum over its tests. With two workers, only about half as much time passes.
+A gate's seconds are the sum over its tests. On two workers, the gate takes only about half that time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GateScheduli
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out most units of the gates that have passed before, and order the rest."""
+    """Leave out most units of the gates that have passed with the same inputs, and order the other tests."""
     _leave_out(config, items)
     _order(items)
 
@@ -53,7 +53,7 @@ def _leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def _order(items: list[pytest.Item]) -> None:
-    """Order tests by gate. Within a gate, tests of changed days come first, then the units that took longest."""
+    """Order tests by gate. Within a gate, units of changed days come first, and slower units before faster ones."""
     chosen = {name: place for place, name in enumerate(os.environ["TINY_LLM_CHECK_GATES"].split())}
     days = set(re.findall(r"week_(\d+)[_/]d(?:ay_)?(\d+)", os.environ["TINY_LLM_CHECK_CHANGED"]))
     names = [part for week, day in days for part in (f"w{week}d{day}", f"week_{week}_day_{day}")]
@@ -71,7 +71,7 @@ def _order(items: list[pytest.Item]) -> None:
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
-    """Print no letter for a test that passes, because the gates show the progress."""
+    """Print no character for a test that passes, because the line of each gate shows the progress."""
     return ("passed", "", "") if report.passed and report.when == "call" else None
 
 
@@ -80,7 +80,7 @@ def _chosen() -> list[Gate]:
 
 
 def _known() -> list[Gate]:
-    """Return the chosen gates that passed in an earlier run; with `--all`, return none."""
+    """Return the chosen gates that have passed with their current inputs. With `--all`, return none."""
     return [] if os.environ["TINY_LLM_CHECK_ALL"] == "1" else [gate for gate in _chosen() if has_passed(gate)]
 
 
@@ -88,7 +88,7 @@ class _Report:
     """The results of the gates, in the process to which the workers report."""
 
     def __init__(self) -> None:
-        self._digests = {gate: digest(gate) for gate in _chosen() if gate.remember}  # before something changes
+        self._digests = {gate: digest(gate) for gate in _chosen() if gate.remember}  # before a test changes a file
         self._known = set(_known())
         self._skipped: set[Gate | None] = set()
         self._start = monotonic()
@@ -129,13 +129,13 @@ class _Report:
         if failed := [gate.name for gate in self._failed if gate]:
             terminalreporter.line(f"failed: {', '.join(failed)}", red=True)
         if os.environ["TINY_LLM_CHECK_WHOLE"] == "1" and keep(self._passed()):
-            terminalreporter.line(f"commit {FILE.relative_to(ROOT)}: it says which gates need not run again")
+            terminalreporter.line(f"commit {FILE.relative_to(ROOT)}, which records the gates that have passed")
         TIMES.parent.mkdir(parents=True, exist_ok=True)
         kept = self._before | {test: round(seconds, 2) for test, seconds in self._seconds.items()}
         TIMES.write_text(json.dumps(kept, indent=0, sort_keys=True), encoding="utf-8")
 
     def _passed(self) -> dict[Gate, str]:
-        """Return the digests of the remembered gates of which every test ran and passed."""
+        """Return the digest of each gate that is to be remembered and whose tests have all run and passed."""
         other = self._known | self._failed | self._skipped
         ended = {gate for gate, left in self._left.items() if left == 0}
         return {gate: found for gate, found in self._digests.items() if gate in ended - other}
@@ -157,7 +157,7 @@ def _say(line: str) -> None:
 
 
 def _read_times() -> dict[str, float]:
-    """Return the seconds that each test took in its last run."""
+    """Return the seconds that each test took in its last run, keyed by test."""
     try:
         return dict(json.loads(TIMES.read_text(encoding="utf-8")))
     except (OSError, ValueError):

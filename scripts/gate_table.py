@@ -1,4 +1,4 @@
-"""The gates of gates.toml: which tests each gate has, and which changes these tests can notice."""
+"""The gates of gates.toml: the tests of each gate, and the files that these tests depend on."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tiny_llm_course.tasks.toml import read_toml
 __all__ = ["ROOT", "Gate", "GateError", "all_gates", "changed_since", "gate_of", "listed", "select", "unit_of"]
 
 ROOT = Path(__file__).resolve().parent.parent
-_TOOLS = ("scripts", "tests/repo")  # folders whose files count as inputs of the tests that use them
+_TOOLS = ("scripts", "tests/repo")  # folders whose files are inputs of each gate whose tests use them
 _FILE_NAME = re.compile(r"[\w-]+\.\w+")
 
 
 class GateError(ValueError):
-    """The error for a gate or revision that does not exist. Its message is one line."""
+    """The error for a gate or a revision that does not exist. The message is one line."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Gate:
         return found
 
     def has(self, test: str) -> bool:
-        """Tell whether a test, given by pytest's name for it, belongs to this gate."""
+        """Tell whether a test belongs to this gate. test: the test's node id in pytest."""
         return any(test == path or test.startswith((f"{path}/", f"{path}::", f"{path}[")) for path in _paths_of(self))
 
     def depends_on(self, changed: Iterable[str]) -> bool:
@@ -63,7 +63,7 @@ def _paths_of(gate: Gate) -> list[str]:
 
 @cache
 def _used_by(gate: Gate) -> set[str]:
-    """Return the files outside of src/ that a gate's tests use, directly or through other files."""
+    """Return the files outside src/ that a gate's tests use, directly or through other files."""
     tests = {path.partition("::")[0] for path in gate.paths()} | {"tests/conftest.py", "tests/repo/conftest.py"}
     found, new = set[Path](), {file for test in tests if (file := ROOT / test).is_file()}
     while new := new - found:
@@ -74,8 +74,8 @@ def _used_by(gate: Gate) -> set[str]:
 
 @cache
 def _uses(file: Path) -> set[Path]:
-    """Return the modules that a test or script imports, and the files of _TOOLS that it names, as in
-    "scripts/stubs.py"."""
+    """Return the modules that a test or script imports, and the files in the folders _TOOLS whose names it contains, as
+    in "scripts/stubs.py"."""
     named = _tools().keys() & set(_FILE_NAME.findall(file.read_text(encoding="utf-8")))
     return {*imported(ROOT, file, ("tests", *_TOOLS)), *(_tools()[name] for name in named)}
 
@@ -95,12 +95,12 @@ def all_gates() -> tuple[Gate, ...]:
 
 @cache
 def gate_of(test: str) -> Gate | None:
-    """Return the gate to which a test belongs. test: pytest's name for it."""
+    """Return the gate to which a test belongs. test: the test's node id in pytest."""
     return next((gate for gate in all_gates() if gate.has(test)), None)
 
 
 def unit_of(test: str) -> str:
-    """Return the unit of a test. One worker runs all tests of a unit in a row."""
+    """Return the unit of a test, given its node id. One worker runs all tests of a unit in a row."""
     gate, file = gate_of(test), test.partition("::")[0]
     return {"test": test, "file": file, "gate": gate.name}[gate.unit] if gate else file
 
@@ -109,20 +109,20 @@ def select(names: list[str], without: list[str]) -> list[Gate]:
     """Return the gates with these names (or all gates, if there are no names), except those in `without`.
 
     Raises:
-        GateError: there is no such gate.
+        GateError: a gate with one of these names does not exist.
     """
     known = {gate.name: gate for gate in all_gates()}
     for name in (*names, *without):
         if name not in known:
-            raise GateError(f"there is no gate {name!r}; there are {', '.join(known)}")
+            raise GateError(f"there is no gate {name!r}; the gates are {', '.join(known)}")
     return [gate for name, gate in known.items() if (not names or name in names) and name not in without]
 
 
 def changed_since(revision: str, must_exist: bool) -> list[str]:
-    """Return the files that differ from a revision, new ones included.
+    """Return the files that differ from a revision, new files included. If git does not know the revision, return none.
 
     Raises:
-        GateError: git does not know the revision, and it must exist.
+        GateError: git does not know the revision, and `must_exist` is True.
     """
     diff = subprocess.run(
         ["git", "diff", "--name-only", "-z", revision, "--"], cwd=ROOT, capture_output=True, text=True

@@ -1,7 +1,7 @@
-"""The gates that have passed with exactly the inputs that they have now: tests/repo/verdicts/gates.toml.
+"""The gates that have passed with exactly their current inputs: tests/repo/verdicts/gates.toml.
 
 Such a gate runs only a random twentieth of its units, unless `--all` is given. Only gates with `remember = true` in
-gates.toml take part: those whose tests take minutes, and whose inputs alone decide the results.
+gates.toml take part: gates whose tests take minutes, and whose results depend only on their inputs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HEAD = """\
 
 
 def digest(gate: Gate) -> str:
-    """Return a digest of a gate's inputs and tests: of their paths and their contents."""
+    """Return a digest of the paths and contents of all files that a gate depends on."""
     found = hashlib.sha256()
     for path in _files():
         if gate.depends_on([path]) and ROOT / path != FILE:
@@ -44,13 +44,13 @@ def has_passed(gate: Gate) -> bool:
 
 
 def sample(gate: Gate, units: Iterable[str], seed: str) -> set[str]:
-    """Draw a twentieth of a gate's units, and at least one. The same seed draws the same units in every process."""
+    """Draw a twentieth of a gate's units, but at least one. The same seed draws the same units in every process."""
     ordered = sorted(set(units))
     return set(Random(f"{gate.name} {seed}").sample(ordered, math.ceil(len(ordered) * SHARE)))
 
 
 def keep(passed: dict[Gate, str]) -> bool:
-    """Write the digests of gates that passed as a whole, and tell whether one of them is new."""
+    """Write the digests of gates that passed as a whole, and tell whether any digest is new."""
     before = _kept()
     new = before | {gate.name: found for gate, found in passed.items()}
     if new == before:

@@ -147,7 +147,8 @@ def test_what_a_change_can_have_broken_comes_first(small):
 
 def test_since_runs_only_what_a_change_can_have_broken(small):
     assert (
-        check(small, "--since", "HEAD").stdout == "nothing to check: no gate depends on what has changed since HEAD\n"
+        check(small, "--since", "HEAD").stdout
+        == "nothing to check: no gate depends on a file that has changed since HEAD\n"
     )
     (small / "book/new.md").write_text("x")
     assert order_of(check(small, "--since", "HEAD")) == ["quick"]
@@ -166,7 +167,7 @@ def test_some_gates(small):
 
 def test_what_does_not_exist(small):
     run = check(small, "quik")
-    assert (run.returncode, run.stderr) == (2, "error: there is no gate 'quik'; there are quick, slow\n")
+    assert (run.returncode, run.stderr) == (2, "error: there is no gate 'quik'; the gates are quick, slow\n")
     run = check(small, "--since", "v9")
     assert (run.returncode, run.stderr) == (2, "error: --since v9: git knows no such revision\n")
 
@@ -174,7 +175,7 @@ def test_what_does_not_exist(small):
 # ------------------------------------------------------------------------------------------- gates that are remembered
 
 PASSED = "tests/repo/verdicts/gates.toml"
-COMMIT = f"commit {PASSED}: it says which gates need not run again"
+COMMIT = f"commit {PASSED}, which records the gates that have passed"
 
 
 @pytest.fixture
