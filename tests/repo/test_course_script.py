@@ -88,7 +88,7 @@ def test_the_python_that_is_asked_for(clone, path):
     program(path, "python3", GOOD_PYTHON)
     result = course(clone, path, "main", PYTHON="python2")
     assert result.returncode == 1
-    assert "needed, which PYTHON=python2 is not" in result.stderr
+    assert "needed, but PYTHON=python2 is not" in result.stderr
 
 
 def test_no_venv_module(clone, path):
