@@ -13,7 +13,7 @@ from tiny_llm_course.base.places import address
 
 ROOT = Path(__file__).resolve().parent.parent
 GITHUB = "https://github.com/"
-READMES = {  # name -> language, the book's name on its badge, notebook
+READMES = {  # keyed by file: language, text of the book's badge, notebook
     "README.md": ("en", "The book", "notebooks/week_1_day_1.ipynb"),
     "README.ja.md": ("ja", "本を読む", "notebooks/week_1_day_1.ja.ipynb"),
 }
@@ -26,7 +26,7 @@ def main() -> None:
 
 
 def with_address(url: str) -> dict[str, str]:
-    """Return the new text of each file, keyed by the file's name."""
+    """Return the texts of the READMEs and notebooks with this address, keyed by file name."""
     found = {}
     for readme, (_, _, notebook) in READMES.items():
         found[readme] = with_badges((ROOT / readme).read_text(encoding="utf-8"), badges(readme, url))
@@ -35,7 +35,7 @@ def with_address(url: str) -> dict[str, str]:
 
 
 def with_badges(readme: str, line: str) -> str:
-    """Return a README with this line of badges after its title; without badges if the line is empty."""
+    """Return a README with this line of badges after the title. If the line is empty, leave out the badges."""
     title, _, rest = readme.partition("\n")
     if rest.startswith("\n[!["):
         rest = rest.removeprefix("\n").partition("\n")[2]
@@ -43,7 +43,7 @@ def with_badges(readme: str, line: str) -> str:
 
 
 def badges(readme: str, url: str) -> str:
-    """Return links to the book, the tests' results, the notebook and a codespace. Without an address, return ""."""
+    """Return a README's badges: links to the book, CI, the notebook and a codespace. If `url` is empty, return ""."""
     if not url:
         return ""
     language, book, notebook = READMES[readme]

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Build the book in both languages: build/book/en and build/book/ja.
 
-python scripts/book.py              build
+python scripts/book.py              build the book
 python scripts/book.py --update     bring the Japanese catalogues up to date with the English text, then build
 python scripts/book.py --check      build, and fail if a translation is missing or outdated, or a task has no section
-python scripts/book.py --serve      serve the book to a browser, and build again whenever a file changes
+python scripts/book.py --serve      serve the book to a browser, and build it again whenever a file changes
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BOOK, BUILD = ROOT / "book", ROOT / "build" / "book"
 LOCALE = BOOK / "locale"
 LANGUAGES = ("en", "ja")
-INTERFACE = "sphinx.po"  # the catalogue of the theme's words, which belong to no page
+INTERFACE = "sphinx.po"  # translations of the theme's own texts, which belong to no page
 
 SECTION = re.compile(r"^\s*(?:`{3,}|:{3,})\{task\}\s+(\S+)", re.MULTILINE)
 # code, formulas, links, *titles* and "names"
@@ -39,10 +39,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=fitted(__doc__, sys.stdout), formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--update", action="store_true", help="bring the catalogues up to date")
-    parser.add_argument("--check", action="store_true", help="fail if a translation or a section is missing")
-    parser.add_argument("--serve", action="store_true", help="serve to a browser, build again at each change")
-    parser.add_argument("--language", choices=LANGUAGES, default="en", help="which one to serve")
+    parser.add_argument("--update", action="store_true", help="bring the Japanese catalogues up to date")
+    parser.add_argument("--check", action="store_true", help="fail if a translation or a task's section is missing")
+    parser.add_argument("--serve", action="store_true", help="serve the book, and build it again after each change")
+    parser.add_argument("--language", choices=LANGUAGES, default="en", help="the language to serve; default: en")
     options = parser.parse_args()
     if options.serve:
         serve(options.language)
@@ -59,8 +59,8 @@ def main() -> int:
 
 
 def stale_translations(templates: Path, catalogues: Path) -> list[str]:
-    """Return a line for each sentence with a missing, fuzzy or equal translation, and for each translation without a
-    sentence."""
+    """Return a line for each English text whose translation is missing, fuzzy or equal to the text, and for each
+    translation whose English text is no longer in the book."""
     pages = {file.relative_to(templates).with_suffix(".po") for file in templates.rglob("*.pot")}
     pages |= {file.relative_to(catalogues) for file in catalogues.rglob("*.po") if file.name != INTERFACE}
     return [
@@ -85,7 +85,7 @@ def _problems(template: Catalog, catalogue: Catalog) -> Iterator[str]:
 
 def _problem(source: str, translation: str, fuzzy: bool, is_said: bool) -> str | None:
     if not is_said:
-        return "no longer said"
+        return "no longer in the book"
     if not translation:
         return "not translated"
     if fuzzy:
@@ -94,14 +94,14 @@ def _problem(source: str, translation: str, fuzzy: bool, is_said: bool) -> str |
 
 
 def is_prose(text: str) -> bool:
-    """Tell whether a text needs a translation: apart from code and formulas, it has two or more words that are not all
-    names."""
+    """Tell whether a text needs a translation. It needs one if it has at least two words outside of code, formulas,
+    links, titles and quotations, and one of these words is in lower case, so it is not a name."""
     words = re.findall(r"[A-Za-z](?:[\w-]|\.(?=\w))*", NOT_PROSE.sub(" ", text))
     return len(words) > 1 and any(re.fullmatch("[a-z]{3,}", word) for word in words)
 
 
 def missing_sections(book: Path) -> list[str]:
-    """Return a line for each task that has no {task} section on any page, although its day has a chapter."""
+    """Return a line for each task that has no {task} section on any page, although the task's day has a chapter."""
     sections = {task for page in book.rglob("*.md") for task in SECTION.findall(page.read_text(encoding="utf-8"))}
     return [
         f"{chapter.relative_to(book)}: no {{task}} section for {task.id}"
@@ -113,7 +113,7 @@ def missing_sections(book: Path) -> list[str]:
 
 
 def serve(language: str) -> None:
-    """Replace this process with the program that serves the book in one language, so this does not return."""
+    """Serve the book in one language. The server replaces this process, so this function does not return."""
     watched = [option for name in ("course", "ref") for option in ("--watch", str(ROOT / "src" / f"tiny_llm_{name}"))]
     written = [option for name in ("*.mo", "*.pyc") for option in ("--ignore", str(ROOT / name))]  # by the build
     options = ("-D", f"language={language}", "-A", "alone=1", "--port", "0", *watched, *written)
@@ -122,7 +122,7 @@ def serve(language: str) -> None:
 
 
 def sphinx(builder: str, out: Path, *options: str) -> None:
-    """Build from scratch. An error or a warning ends this program."""
+    """Build the book from scratch with one of Sphinx's builders. An error or a warning ends this program."""
     shutil.rmtree(out, ignore_errors=True)
     run("sphinx", "--fail-on-warning", "--keep-going", "-q", "-b", builder, *options, str(BOOK), str(out))
 

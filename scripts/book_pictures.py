@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Draw the book's pictures into the folder `images` of their week.
+"""Draw the book's pictures into each week's folder `images`.
 
-Functions in `PICTURES` of book/pictures/*.py draw SVG. `./course viz` commands of the chapters draw PNG, once in each
-language.
+Each module of book/pictures/ lists in `PICTURES` the functions that draw its SVG files. The `./course viz` commands in
+the chapters draw PNG files, one in each language.
 
-python scripts/book_pictures.py            all pictures
-python scripts/book_pictures.py week_0     only pictures of files whose name contains one of the words
-python scripts/book_pictures.py --into DIR into another folder than book/
+python scripts/book_pictures.py             all pictures
+python scripts/book_pictures.py week_0      only modules whose name contains one of these words
+python scripts/book_pictures.py --into DIR  write into this folder instead of book/
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ VIZ = re.compile(r"^(./course viz .*)\n```\n\n```{figure} images/(\w+)\.png$", r
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("words", nargs="*", metavar="WORD", help="only files whose name contains one of the words")
-    parser.add_argument("--into", type=Path, default=ROOT / "book", metavar="DIR", help="instead of book/")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="only modules whose name contains one of the words")
+    parser.add_argument("--into", type=Path, default=ROOT / "book", metavar="DIR", help="output folder; default: book/")
     options = parser.parse_args()
     sys.path.insert(0, str(PICTURES))
     for file in sorted(PICTURES.glob("week_*.py")):
@@ -45,8 +45,8 @@ def main() -> None:
 
 
 def draw_all(module: str, book: Path) -> None:
-    """Call the functions of a module. Each function draws into pyplot's current figure, or returns one SVG or one per
-    language."""
+    """Call the drawing functions of a module, and write their pictures. A function draws into pyplot's current figure,
+    or it returns an SVG, or SVGs keyed by language."""
     plt.rcParams.update(import_module("style").STYLE)
     for draw in import_module(module).PICTURES:
         picture = picture_of(module, draw.__name__, book)
@@ -65,7 +65,8 @@ def draw_all(module: str, book: Path) -> None:
 
 
 def visualise(chapter: str, book: Path) -> None:
-    """Run the chapter's `viz` commands that are followed by a figure. Japanese pages show NAME.ja.png, not NAME.png."""
+    """Run the chapter's `viz` commands that are followed by a figure: in English for NAME.png, in Japanese for
+    NAME.ja.png."""
     week, _, day = chapter.partition("_day_")
     file = ROOT / "book" / week / f"day_{day}.md"
     for command, name in VIZ.findall(file.read_text(encoding="utf-8") if day else ""):
@@ -81,8 +82,8 @@ def visualise(chapter: str, book: Path) -> None:
 
 
 def picture_of(module: str, name: str, book: Path) -> Path:
-    """Return a picture's file: week_0/images/NAME.svg for week_0 and week_0_x, week_1/images/d2_NAME.svg for
-    week_1_day_2."""
+    """Return a picture's file: week_0/images/NAME.svg for the modules week_0 and week_0_x, week_1/images/d2_NAME.svg
+    for the module week_1_day_2."""
     week, day = re.fullmatch(r"(week_\d+)(?:_day_(\d+)|_[a-z]+)?", module).groups()
     return book / week / "images" / f"{f'd{day}_' if day else ''}{name}.svg"
 

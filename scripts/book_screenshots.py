@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Photographs the server's page for week 3, day 7: book/week_3/images/d7_page.png and d7_page.ja.png.
+"""Takes screenshots of the server's page for week 3, day 7: book/week_3/images/d7_page.png and d7_page.ja.png.
 
 python scripts/book_screenshots.py
 
-The browser is the one that `check_book_pages.py` finds, Chromium or Chrome. The server answers other requests at the
-same time, some with the same prompt. Photographs differ from run to run, so take them only after the page has changed,
-and look at them.
+`check_book_pages.py` finds the browser, Chromium or Chrome. While the page shows an answer, the server also answers
+other requests, some of them with the same prompt. Screenshots differ from run to run, so take new ones only after the
+page has changed, and look at them before you commit them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def photograph(server: Running, browser: Browser, language: str) -> None:
-    """Photograph the page while it shows an answer, and while the server answers other requests one after another."""
+    """Take a screenshot while the page shows the first words of an answer and the server answers other requests."""
     page = browser.new_page(locale=language, viewport={"width": 880, "height": 600})
     page.goto(server.url)
     expect(page.locator("#model")).to_have_text("story")

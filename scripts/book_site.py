@@ -28,7 +28,7 @@ def main() -> int:
 
 
 def assemble(book: Path, site: Path) -> None:
-    """Copy the files to publish into a new folder."""
+    """Empty the folder `site`, and copy the files to publish from the built book into this folder."""
     shutil.rmtree(site, ignore_errors=True)
     for language in LANGUAGES:
         shutil.copytree(book / language, site / language, ignore=shutil.ignore_patterns(*OF_SPHINX))

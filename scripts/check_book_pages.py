@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Open every page of the built book in a browser without a window, as wide as on a desktop and as on a phone.
+"""Open every page of the built book in a headless browser, at the width of a desktop and at the width of a phone.
 
 python scripts/check_book_pages.py
 
 A page fails if it logs an error, requests a file that is not on the disk, or is wider than the screen. A page also
-fails if code has to be scrolled on a desktop, or if the keyboard cannot scroll a box that scrolls on a phone. In each
-language, the search must find the pages of a few words. Exit code 1: a page fails; 2: there is no book, or no browser.
+fails if code has to be scrolled on a desktop, or if a box that scrolls on a phone cannot be scrolled with the keyboard.
+In each language, searches for a few words must find pages that contain these words. Exit code 1: a page or a search
+fails; 2: the book is not built, or there is no browser.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, TimeoutE
 BUILD = Path(__file__).resolve().parent.parent / "build" / "book"
 MACOS = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", MACOS)
-SEARCHES = {  # words to search for, and a page that contains them
+SEARCHES = {  # keyed by language: words to search for, and a page that contains them
     "en": {"inference engine": "index.html", "axis": "notation.html"},
     "ja": {"推論エンジン": "index.html", "軸": "notation.html", "注意機構": "glossary.html"},
 }
@@ -34,9 +35,9 @@ TOO_WIDE = """() => {
     part.getBoundingClientRect().right > width && !part.closest(".table-wrapper, .katex-display, .highlight, pre"));
   return wide ? wide.outerHTML.slice(0, 100) : "something outside of the article";
 }"""
-SCROLLS = {  # keyed by width: boxes that must not scroll, and the problem if a box does
+SCROLLS = {  # keyed by width in pixels: boxes that must not scroll, and the problem if a box scrolls
     1280: ("article :is(pre, .katex-display)", "has to be scrolled"),
-    390: ("article :is(pre, .katex-display, .table-wrapper):not([tabindex])", "no keyboard scrolls"),
+    390: ("article :is(pre, .katex-display, .table-wrapper):not([tabindex])", "the keyboard cannot scroll"),
 }
 SCROLLING = """selector => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() =>
   done([...document.querySelectorAll(selector)].filter(box => box.scrollWidth > box.clientWidth)
@@ -49,7 +50,7 @@ def find_browser() -> str | None:
 
 @contextmanager
 def open_browser() -> Iterator[Browser]:
-    """Open a browser without a window: the system's or, if it has none, Playwright's own."""
+    """Open a headless browser: the system's, or Playwright's own if the system has none."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
         yield browser
@@ -66,7 +67,7 @@ def main(build: Path = BUILD) -> int:
         return 2
     pages = [file for language in SEARCHES for file in sorted((build / language).rglob("*.html"))]
     if not pages:
-        print(f"no book in {build}; `./course book` builds it", file=sys.stderr)
+        print(f"no book in {build}; `./course book` builds the book", file=sys.stderr)
         return 2
     with open_browser() as browser:
         problems = [*page_problems(browser, build, pages), *search_problems(browser, build)]
@@ -76,8 +77,8 @@ def main(build: Path = BUILD) -> int:
 
 
 def page_problems(browser: Browser, build: Path, files: list[Path]) -> Iterator[str]:
-    """Yield the problems of pages. Each page is loaded once, then narrowed, which works since no script reads the
-    width."""
+    """Yield the problems of these pages. Each page is loaded only once, although it is checked at several widths,
+    because no script of the book reads the width."""
     page, heard = listening(browser)
     for file in files:
         page.set_viewport_size({"width": max(SCROLLS), "height": 800})
@@ -106,7 +107,7 @@ def search_problems(browser: Browser, build: Path) -> Iterator[str]:
 
 
 def listening(browser: Browser) -> tuple[Page, list[str]]:
-    """Return a browser page, and a list that collects the page's errors."""
+    """Return a browser page, and a list that collects the page's errors and its requests to the network."""
     page, heard = browser.new_page(), list[str]()
 
     def logged(message: ConsoleMessage) -> None:
@@ -115,7 +116,7 @@ def listening(browser: Browser) -> tuple[Page, list[str]]:
 
     def asked(request: Request) -> None:
         if not request.url.startswith(("file:", "data:")):
-            heard.append(f"asks for {request.url}")
+            heard.append(f"requests {request.url}")
 
     page.on("console", logged)
     page.on("request", asked)

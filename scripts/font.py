@@ -1,9 +1,10 @@
-"""Makes the font of the pictures of `tiny-llm viz`, so that Japanese labels are drawn on every machine.
+"""Makes the font for the pictures of `tiny-llm viz`, which can then show Japanese labels on every machine.
 
 python scripts/font.py NotoSansCJK-Regular.ttc
 
-The font is Noto Sans CJK JP, cut down to the characters that pictures may show. Its licence is in the same folder. Run
-the script again once the course's texts have kanji outside JIS level 1. fontTools comes with matplotlib.
+The font is Noto Sans CJK JP, reduced to the characters that pictures may show. The font's licence is in the same
+folder as the font. Run this script again when the course's texts contain a new kanji outside JIS level 1. The script
+needs fontTools, which is installed with matplotlib.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def main(source: Path) -> None:
     options = Options()
     options.hinting = False
     options.recalc_timestamp = False
-    options.layout_features = []  # no vertical and alternate forms
+    options.layout_features = []  # no vertical or alternate forms of characters
     options.drop_tables += ["BASE", "VORG", "vhea", "vmtx"]
     options.name_IDs = [0, 1, 2, 3, 4, 5, 6, 7, 13, 14]
     font = TTFont(source, fontNumber=0, recalcTimestamp=False)  # the first face of the collection is the Japanese one

@@ -1,4 +1,4 @@
-"""Draws assets/learner.svg, the README's picture: the real command's output for a learner at the first task.
+"""Draws assets/learner.svg, the README's picture: what `./course test` prints while a learner solves a first task.
 
 python scripts/picture.py
 """
@@ -20,7 +20,7 @@ from rich.text import Text
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDTH = 100
-# Use a font of the reader's machine: the picture must not load a font from another server.
+# Use a font of the reader's machine, because the picture must not load a font from a server.
 FORMAT = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
 
 
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def show(console: Console, tree: Path, command: str) -> None:
-    """Run `./course ...` with the tree's packages, and print its output in the console."""
+    """Run `./course ...` with the packages in a tree, and print the command and its output on the console."""
     console.print(Text(f"$ {command}", style="bold"))
     arguments = command.removeprefix("./course ").split()
     environment = {"PYTHONPATH": str(tree / "src"), "COLUMNS": str(WIDTH), "FORCE_COLOR": "1", "LC_ALL": "C.UTF-8"}

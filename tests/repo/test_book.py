@@ -295,7 +295,7 @@ def po(translation: str, mark: str = "") -> str:
         (po(""), ["not translated: What is said."]),
         (po("What is said."), ["equal to its source: What is said."]),
         (po("言われたこと。", "#, fuzzy\n"), ["fuzzy: What is said."]),
-        (po("言われたこと。") + '\nmsgid "Unsaid"\nmsgstr "なし"\n', ["no longer said: Unsaid"]),
+        (po("言われたこと。") + '\nmsgid "Unsaid"\nmsgstr "なし"\n', ["no longer in the book: Unsaid"]),
         (po("言われたこと。") + '\n#~ msgid "Gone"\n#~ msgstr "昔"\n', ["obsolete: Gone"]),
     ],
 )
@@ -306,7 +306,8 @@ def test_stale_translations(tmp_path: Path, catalogue: str | None, problems: lis
 
 def test_a_catalogue_without_a_page(tmp_path: Path) -> None:
     write(tmp_path, {"ja/old.po": po("言われたこと。")})
-    assert book.stale_translations(tmp_path / "templates", tmp_path / "ja") == ["old.po: no longer said: What is said."]
+    lines = book.stale_translations(tmp_path / "templates", tmp_path / "ja")
+    assert lines == ["old.po: no longer in the book: What is said."]
 
 
 @pytest.mark.parametrize("text", ["Hand out", "Multi-head attention", "See `x`, and then $y$.", "**Not like this.**"])
@@ -359,11 +360,11 @@ def test_pages_in_a_browser(
     assert "folded.html: wider than 390 pixels" in problems
     assert "wider than 1280" not in problems
     assert "code.html: has to be scrolled at 1280 pixels: 'code code" in problems
-    assert "code.html: no keyboard scrolls at 390 pixels: 'code code" in problems
-    assert "formula.html: no keyboard scrolls at 390 pixels: 'xyxy" in problems
+    assert "code.html: the keyboard cannot scroll at 390 pixels: 'code code" in problems
+    assert "formula.html: the keyboard cannot scroll at 390 pixels: 'xyxy" in problems
     assert "missing.html: console: Failed to load resource: net::ERR_FILE_NOT_FOUND" in problems
     assert "script.html: script: nothing is not defined" in problems
-    assert "network.html: asks for http://127.0.0.1:9/x" in problems
+    assert "network.html: requests http://127.0.0.1:9/x" in problems
 
 
 def test_no_book_or_no_browser(
