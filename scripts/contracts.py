@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Keep scripts/contracts.json: the contract number of each task, and the signatures of its functions.
+"""Update scripts/contracts.json, which has the contract number of each task and the signatures of its functions.
 
-python scripts/contracts.py                  write down new tasks and new contracts
-python scripts/contracts.py --same w1d2.3    also write down a signature that changed without a new contract
-python scripts/contracts.py --check          write nothing; name what the file lacks, and exit with 1
+python scripts/contracts.py                  add new tasks and new contracts
+python scripts/contracts.py --same w1d2.3    also add this task's new signatures, although its contract is the same
+python scripts/contracts.py --check          write nothing; if the file is outdated, say why, and exit with 1
 
 `./course update` keeps a learner's function if the task's `contract` in syllabus.toml has not changed. So a signature
-that changes needs a higher number, unless every function with the old signature still solves the task.
+that changes needs a higher contract number, unless functions with the old signature still solve the task.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Contracts = Mapping[str, Mapping[str, Any]]  # keyed by task: `contract`, a numb
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if something is not written down")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the file is outdated")
     parser.add_argument("--same", nargs="+", default=[], metavar="TASK", help="tasks that old functions still solve")
     options = parser.parse_args()
     old, new = json.loads(FILE.read_text(encoding="utf-8")), contracts(REFERENCE, tasks())
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def contracts(reference: Path, known: Collection[Task]) -> dict[str, dict[str, Any]]:
-    """Return the current contract numbers, from the syllabus, and the current signatures, from the reference."""
+    """Return each task's contract number in the syllabus, and the signatures of its functions in the reference."""
     found: dict[str, dict[str, Any]] = {
         str(task.id): {"contract": task.contract, "functions": {}} for task in sorted(known, key=lambda task: task.id)
     }
@@ -60,7 +60,7 @@ def contracts(reference: Path, known: Collection[Task]) -> dict[str, dict[str, A
 
 
 def signature(function: Function) -> str:
-    """Return the names and defaults of a function's parameters, without types."""
+    """Return the parameters of a function as code, with their defaults and without their types."""
     arguments = function.args
     several = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
     for argument in filter(None, several):
@@ -69,17 +69,18 @@ def signature(function: Function) -> str:
 
 
 def problems(old: Contracts, new: Contracts, same: Collection[str] = ()) -> list[str]:
-    """Return a line for each task whose functions changed although its contract number did not, or whose number
-    fell."""
+    """Return a line for each task whose contract number fell, and for each task whose signatures changed although its
+    contract number did not."""
     found = []
     for task in old.keys() & new.keys() - set(same):
         before, after = old[task], new[task]
         if after["contract"] < before["contract"]:
-            found.append(f"{task}: contract was {before['contract']}, and is {after['contract']}; it can only grow")
+            found.append(f"{task}: `contract` fell from {before['contract']} to {after['contract']}, but may only grow")
         elif after["contract"] == before["contract"] and after["functions"] != before["functions"]:
             found.append(
-                f"{task}: {', '.join(_changes(before['functions'], after['functions']))}. Raise its `contract` in "
-                f"syllabus.toml, or run python scripts/contracts.py --same {task} if old functions still solve it"
+                f"{task}: {', '.join(_changes(before['functions'], after['functions']))}. Raise the task's `contract` "
+                "in syllabus.toml. If functions with the old signature still solve the task, run instead: "
+                f"python scripts/contracts.py --same {task}"
             )
     return sorted(found)
 

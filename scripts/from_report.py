@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Run the code of a report, and print a skeleton for a new mistake of the catalogue.
+"""Run the code in a learner's report, and print a skeleton for a new entry in the catalogue of mistakes.
 
     ./course python scripts/from_report.py report-w1d1.1.md
 
 A learner wrote the report with `./course report`. The report's code runs in a temporary tree that has the reference's
-code for all other tasks. The output shows which tests reject the code, whether it is a known mistake, and the skeleton.
-Shorten the skeleton's edits to the mistake itself. This script runs a stranger's code: read it first.
+code for all other tasks. The output shows which tests reject the code, whether the catalogue has the mistake, and the
+skeleton. Shorten the skeleton's edits to the mistake itself. This script runs a stranger's code, so read the report
+first.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from tiny_llm_course.update.carrying import with_all  # noqa: E402
 
 
 class Part(NamedTuple):
-    """A function, a helper or a region of the task."""
+    """A part of a task's code: a function, a helper or a region."""
 
     path: str
     name: str
@@ -62,11 +63,11 @@ def main(file: Annotated[Path, typer.Argument(metavar="REPORT", help="A file tha
     print("\n".join(skeleton(edits(reported.task, parts))))
     for path, text in sources.items():
         for code in left_out(path, text, [part for part in parts if part.path == path]):
-            print(f"\n# not in the edits, since it is outside of the task's code in {path}:\n{code}")
+            print(f"\n# This code is not in the edits, because it is outside the task's code in {path}:\n{code}")
 
 
 def merged(path: str, code: str) -> str:
-    """Return a file of the reference with the reported code in it."""
+    """Return a file of the reference in which the reported code replaces the reference's code."""
     reference = (REFERENCE / path).read_text(encoding="utf-8")
     if is_native(path):
         written = {task: text for task, text in regions_of(code, path).items() if not open_task(text)}
@@ -76,7 +77,7 @@ def merged(path: str, code: str) -> str:
 
 
 def both(reference: str, code: str) -> list[str]:
-    """Return the functions and constants that both texts have, including given code, but no classes."""
+    """Return the names of the functions and constants that both files have, given code included, without classes."""
     names = definitions(reference)
     classes = {name.rpartition(".")[0] for name in names}
     return [name for name in definitions(code) if name in names and name not in classes]
@@ -94,28 +95,28 @@ def tested(task: TaskId, sources: dict[str, str]) -> PytestRun:
             path = file.relative_to(reference).as_posix()
             if clone.file(path).is_file() and "built" not in file.parts:
                 clone.file(path).write_text(sources.get(path) or file.read_text(encoding="utf-8"), encoding="utf-8")
-        compile_mistakes(reference, task, entry_of(task).mistakes)  # so that naming a mistake does not wait for it
+        compile_mistakes(reference, task, entry_of(task).mistakes)  # so that the diagnosis does not wait for compilers
         os.environ["PYTHONPATH"] = str(clone.root / "src")
         return run_tests([day], "tiny_llm", ["-k", f"test_task_{task.task}_"], tests=clone.root / "tests")
 
 
 def tell(task: TaskId, run: PytestRun) -> None:
-    """Print the results of the tests."""
+    """Print which tests reject the code, and whether the catalogue has the mistake."""
     failed = [result.test for result in run.failures]
     if failed:
-        print(f"{task}: {len(failed)} of {len(run.results)} tests reject it:", *failed, sep="\n  ")
+        print(f"{task}: {len(failed)} of {len(run.results)} tests reject the code:", *failed, sep="\n  ")
     else:
-        print(f"{task}: no test rejects it ({len(run.results)} ran): if it is wrong, the tests need a new one")
+        print(f"{task}: no test rejects the code ({len(run.results)} ran): if the code is wrong, add a test")
     if run.problem:
         print(f"the run ended early: {run.problem}")
     few, many = run.left.get(task, (0, 0))
-    compared = f" ({many - few} of {many} were compared in time)" if few else ""
+    compared = f" ({many - few} of {many} mistakes were compared in time)" if few else ""
     known = run.named.get(task)
-    print(f"The catalogue has it: {known}.\n" if known else f"No mistake of the catalogue explains it{compared}.\n")
+    print(f"The catalogue has this mistake: {known}.\n" if known else f"No known mistake explains it{compared}.\n")
 
 
 def parts_of(task: TaskId, path: str, text: str) -> Iterator[Part]:
-    """Yield the parts of a task's code in a file. New definitions precede the first part of their class or module."""
+    """Yield the parts of a task's code in a file. New definitions begin the first part of their class or module."""
     reference = (REFERENCE / path).read_text(encoding="utf-8")
     if is_native(path):
         yield Part(path, str(task), regions(reference, path)[task], regions(text, path)[task])
@@ -128,8 +129,8 @@ def parts_of(task: TaskId, path: str, text: str) -> Iterator[Part]:
 
 
 def added(reference: str, text: str) -> dict[str, list[str]]:
-    """Return the code that the reference does not have: definitions by their class; under "", imports and definitions
-    of the module."""
+    """Return the code that the reference does not have, keyed by class. Imports and the module's own definitions have
+    the key ""."""
     known = reference.splitlines()
     imports = [line for line in text.splitlines() if line.startswith(("import ", "from ")) and line not in known]
     found = {"": ["\n".join([*imports, "", ""]) + "\n"]} if imports else {}
@@ -142,8 +143,8 @@ def added(reference: str, text: str) -> dict[str, list[str]]:
 
 
 def edits(task: TaskId, parts: list[Part]) -> list[tuple[str, str]]:
-    """Return the edits that turn the reference's code of a task into the reported code. Each old text occurs once in
-    the reference's code."""
+    """Return the edits, each an old and a new text, that turn the reference's code of a task into the reported code.
+    Each old text occurs only once in the reference's code."""
     for context in range(max(part.before.count("\n") for part in parts) + 1):  # the largest context covers whole parts
         found = [hunk for part in parts for hunk in hunks(part, context)]
         try:
@@ -156,7 +157,7 @@ def edits(task: TaskId, parts: list[Part]) -> list[tuple[str, str]]:
 
 
 def hunks(part: Part, context: int) -> Iterator[tuple[str, str]]:
-    """Yield the old and the new text of lines that differ, with this many lines around them."""
+    """Yield the old and the new text of each place that differs, with `context` more lines on either side."""
     before, after = part.before.splitlines(keepends=True), part.after.splitlines(keepends=True)
     for group in SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(context):
         old, new = "".join(before[group[0][1] : group[-1][2]]), "".join(after[group[0][3] : group[-1][4]])
@@ -171,14 +172,14 @@ def skeleton(edits: list[tuple[str, str]]) -> Iterator[str]:
 
 
 def quoted(text: str) -> str:
-    """Write a text in TOML, with unescaped line breaks if possible."""
+    """Return a text as a TOML string, with unescaped line breaks if possible."""
     if "\n" in text and "'''" not in text and not text.endswith("'"):
         return f"'''\n{text}'''"
     return json.dumps(text, ensure_ascii=False)
 
 
 def left_out(path: str, text: str, parts: list[Part]) -> Iterator[str]:
-    """Yield the reported code that belongs to no part: changed given code, and new code outside the parts."""
+    """Yield the reported code that belongs to no part: changed given code, and new code of classes without parts."""
     if is_native(path):
         return
     reference = (REFERENCE / path).read_text(encoding="utf-8")

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Finds habits of the course's texts that make readers stop (habits.toml), and names new sentences that have them.
+"""Finds habits that make readers stop (habits.toml) in the course's texts, and prints new sentences with such habits.
 
-python scripts/habits.py                    name the findings that scripts/habits.json does not count yet
-python scripts/habits.py --list [FILE ...]  name all findings, in these files or everywhere
+python scripts/habits.py                    print the findings that scripts/habits.json does not count yet
+python scripts/habits.py --list [FILE ...]  print all findings, in these files or everywhere
 python scripts/habits.py --table [REV ...]  count the findings of each habit, now and in these revisions
 python scripts/habits.py --update           write the current counts into scripts/habits.json
 
-It always exits with 0, because only a reader can decide whether a sentence is good.
+The exit code is always 0, because only a reader can decide whether a sentence is good.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 COUNTS = "scripts/habits.json"
 WORD = re.compile(r"[\w◦]")
 
-Counts = dict[str, dict[str, dict[str, int]]]  # keyed by kind of text, habit and file; zeros are left out
+Counts = dict[str, dict[str, dict[str, int]]]  # keyed by kind of text, then habit, then file; zeros are left out
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class Habit:
     words: int | None
 
     def may_be_in(self, sentences: list[Sentence]) -> bool:
-        """Tell whether any of these sentences can have the habit. One search of all sentences is faster than checking
-        each sentence, and most files have few habits."""
+        """Tell whether any of these sentences may have the habit. Most files have few habits, and one search of all
+        sentences is faster than a check of each sentence."""
         return self.pattern is None or bool(self.pattern.search("\n".join(one.masked for one in sentences)))
 
     def is_in(self, sentence: Sentence) -> bool:
@@ -74,7 +74,7 @@ class Finding:
 
 
 def read_habits(file: Path = ROOT / "scripts" / "habits.toml") -> list[Habit]:
-    """Read the table of habits."""
+    """Read the habits from habits.toml."""
     return [
         Habit(
             entry["name"],
@@ -91,7 +91,7 @@ def read_habits(file: Path = ROOT / "scripts" / "habits.toml") -> list[Habit]:
 
 
 def find(texts: Iterable[tuple[str, str]], habits: list[Habit]) -> list[Finding]:
-    """Find all habits in files. texts: each file's path in the repository, and its content."""
+    """Find the sentences with habits. texts: each file's path in the repository, and the file's content."""
     findings = []
     for file, content in texts:
         by_language: dict[str, list[Sentence]] = defaultdict(list)
@@ -105,7 +105,7 @@ def find(texts: Iterable[tuple[str, str]], habits: list[Habit]) -> list[Finding]
 
 
 def read_texts(root: Path, revision: str | None = None, only: Iterable[str] | None = None) -> list[tuple[str, str]]:
-    """Read the files with text for readers, as they are now or as they were in a revision."""
+    """Read the files with text for readers, now or in a revision. Return each file's path and content."""
     listing = ["ls-tree", "-r", "--name-only", "-z", revision] if revision else ["ls-files", "-z"]
     files = [file for file in _git(root, *listing).split("\0") if kind_of(file)]
     if only is not None:
@@ -134,7 +134,8 @@ def count(findings: Iterable[Finding]) -> Counts:
 
 
 def complaints(root: Path, habits: list[Habit]) -> list[str]:
-    """Name the new sentences with habits that occur more often than habits.json says. Say which habits became rarer."""
+    """Return a line for each new sentence with a habit that has more findings than habits.json counts. Add a line if
+    other habits have fewer findings."""
     findings = find(read_texts(root), habits)
     known: Counts = json.loads((root / COUNTS).read_text(encoding="utf-8"))
     now = count(findings)
@@ -149,14 +150,15 @@ def complaints(root: Path, habits: list[Habit]) -> list[str]:
             these = [f for f in findings if f.sentence.kind == kind and f.habit.name == name]
             lines += map(str, _new(these, before, after, excess, base))
     if fewer:
-        lines.append(f"{COUNTS} counts {fewer} more than there are: write down the better state with --update")
+        lines.append(f"{COUNTS} counts {fewer} findings more than there are now: write the new counts with --update")
     return lines
 
 
 def _new(
     findings: list[Finding], before: Mapping[str, int], after: Mapping[str, int], excess: int, base: _Base
 ) -> list[Finding]:
-    """Return the findings that git shows to be new; without git, all findings in files whose count grew."""
+    """Return the findings that are not in git's version of the texts. If these are too few to explain the excess,
+    return all findings in files whose count grew."""
     new = [finding for finding in findings if base.lacks(finding)]
     if len(new) >= excess:
         return new
@@ -178,7 +180,7 @@ class _Base:
 
 
 def table(root: Path, habits: list[Habit], revisions: list[str]) -> str:
-    """Return a table of counts by habit and kind of text, in each revision and now."""
+    """Return a Markdown table of the findings per habit and kind of text, in each revision and now."""
     states: list[Any] = [count(find(read_texts(root, revision), habits)) for revision in [*revisions, None]]
     kinds = [kind for kind in ("book", "catalogue", "messages", "docstrings") if any(kind in state for state in states)]
 
@@ -203,9 +205,9 @@ def _git(root: Path, *words: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--update", action="store_true", help="write down how many there are now")
-    parser.add_argument("--list", nargs="*", metavar="FILE", help="every one, in these files or everywhere")
-    parser.add_argument("--table", nargs="*", metavar="REV", help="how many there are, now and in these revisions")
+    parser.add_argument("--update", action="store_true", help="write the current counts into scripts/habits.json")
+    parser.add_argument("--list", nargs="*", metavar="FILE", help="print all findings, in these files or everywhere")
+    parser.add_argument("--table", nargs="*", metavar="REV", help="count the findings, now and in these revisions")
     options = parser.parse_args()
     habits = read_habits()
     if options.table is not None:

@@ -1,7 +1,7 @@
-"""Finds the sentences that readers see in a file of the repository, in English and Japanese, with their lines.
+"""Finds the sentences that readers see in a file of the repository, in English and Japanese, with line numbers.
 
 Code, formulas, printed output, and the catalogue's ids, edits and pseudo-code are not prose. Within a sentence, code
-and quotations are masked, because a word that is only quoted is not used.
+and quotations are masked, because quoted words do not show the author's habits.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 __all__ = ["Sentence", "kind_of", "sentences"]
 
-CODE, MARKUP = "◦", "·"  # replace masked characters: CODE counts as a word, MARKUP as nothing
+CODE, MARKUP = "◦", "·"  # replace masked characters: CODE counts as a word, MARKUP does not
 WITH_PROSE = {
     "answer",
     "figure",
@@ -31,7 +31,7 @@ BOOK, CATALOGUE, MESSAGES, DOCSTRINGS = "book", "catalogue", "messages", "docstr
 COURSE = "src/tiny_llm_course/"
 TUTOR = "src/tiny_llm/AGENTS.md"
 
-# For Markdown, docstrings and texts of commands. Each character of a match becomes a mask, so the length stays.
+# What to mask in Markdown (md), and in docstrings and messages (text). A mask is as long as the text that it replaces.
 CODE_SPAN = r"(?P<tick>`+)(?!`).+?(?<!`)(?P=tick)(?!`)"
 QUOTED = r'"[^"]{1,160}"|“[^”]{1,160}”|‘[^’]{1,80}’'
 MASKS = {
@@ -62,7 +62,7 @@ ENTRY_OF_PO = re.compile(r'^msgid ""\nmsgstr|^msgstr (?P<text>(?:".*"\n?)+)', re
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence as it is printed (`text`), and in the form that is searched for habits (`masked`)."""
+    """A sentence in its printed form (`text`), and in the form in which habits are searched for (`masked`)."""
 
     kind: str  # book, catalogue, messages or docstrings
     language: str
@@ -83,7 +83,7 @@ class _Passage:
 
 
 def kind_of(file: str) -> str | None:
-    """Return the kind of text in a file, given its path in the repository; None if readers do not see the text."""
+    """Return the kind of text in a file, or None if readers do not see the text. file: a path in the repository."""
     if file.startswith(COURSE + "catalogue/") and file.endswith(".toml"):
         return CATALOGUE
     if file.startswith(COURSE) and file.endswith(".toml"):
@@ -96,7 +96,7 @@ def kind_of(file: str) -> str | None:
 
 
 def sentences(file: str, content: str) -> list[Sentence]:
-    """Find the sentences of a file. The texts that `--help` shows for options count as messages, docstrings do not."""
+    """Find the sentences of a file. The help texts of options in Python code count as messages."""
     kind = kind_of(file)
     if kind is None:
         return []
@@ -131,17 +131,17 @@ def _split(kind: str, file: str, language: str, passage: _Passage) -> Iterator[S
 
 
 def _mask(match: re.Match[str]) -> str:
-    """Mask a part of a sentence. If a quotation ends with a full stop, keep the stop, because the sentence may end
-    there, too."""
+    """Mask a part of a sentence. If a quotation ends with a full stop or the like, keep that character, because the
+    sentence may end there, too."""
     if match["code"] and match[0][-1] in '"”’' and match[0][-2] in ".!?":
         return CODE * (len(match[0]) - 2) + match[0][-2] + MARKUP
     return (CODE if match["code"] else MARKUP) * len(match[0])
 
 
 def _markdown(content: str) -> Iterator[_Passage]:
-    """Find paragraphs, list items, headings and cells of tables."""
+    """Yield the paragraphs, list items, headings and table cells of a Markdown file."""
     lines: list[str] = []
-    fences: list[tuple[str, bool]] = []  # the end of each fence, and whether prose is inside
+    fences: list[tuple[str, bool]] = []  # the closing line of each open fence, and whether the fence contains prose
     in_formula = in_comment = False
     for number, line in enumerate([*content.split("\n"), ""], 1):
         bare = line.strip()
@@ -192,7 +192,8 @@ def _toml(content: str) -> Iterator[_Passage]:
 
 
 def _lines(line: int, text: str, language: str) -> Iterator[_Passage]:
-    """Cut a text after each line that had room for the next word, because the author ended such a line on purpose."""
+    """Cut a text after each line with room for another word, because the author ended such a line on purpose. Also cut
+    it before indented lines and list items."""
     begin, lines = line, []
     for number, part in enumerate(text.split("\n"), line):
         if lines and re.match(r" *- |  ", part):
@@ -215,7 +216,7 @@ Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def _definitions(node: ast.AST) -> Iterator[Definition]:
-    """Yield a module and its definitions, without visiting expressions, which make up most of a tree."""
+    """Yield a module and its definitions. Skip expressions, because they make up most of a tree."""
     if isinstance(node, Definition):
         yield node
     for field in ("body", "orelse", "handlers", "finalbody", "cases"):
@@ -236,7 +237,7 @@ def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def _paragraphs(line: int, docstring: str, of_function: bool) -> Iterator[_Passage]:
-    """Cut a docstring into paragraphs, without shapes, sources, task ids and indented code, which are not prose."""
+    """Cut a docstring into paragraphs. Leave out shapes, sources, task ids and indented code, which are not prose."""
     base = min((len(row) - len(row.lstrip()) for row in docstring.split("\n")[1:] if row.strip()), default=0)
     for match in PARAGRAPH.finditer(docstring):
         text = match[0].lstrip("\n")
@@ -248,7 +249,7 @@ def _paragraphs(line: int, docstring: str, of_function: bool) -> Iterator[_Passa
 
 
 def _help_texts(tree: ast.Module) -> Iterator[_Passage]:
-    """Yield the texts that `--help` shows for options."""
+    """Yield the help texts of options and arguments."""
     for node in ast.walk(tree):
         if isinstance(node, ast.keyword) and node.arg == "help":
             if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):

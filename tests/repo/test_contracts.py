@@ -39,14 +39,14 @@ def changed(contract=1, **functions):
 )
 def test_functions_that_change_need_a_new_contract(functions, said):
     (line,) = problems(OLD, changed(**functions))
-    assert line.startswith(f"w1d1.1: {said}. Raise its `contract` in syllabus.toml")
+    assert line.startswith(f"w1d1.1: {said}. Raise the task's `contract` in syllabus.toml")
     assert problems(OLD, changed(2, **functions)) == []
     assert problems(OLD, changed(**functions), ["w1d1.1"]) == []
 
 
 def test_a_contract_only_grows():
     (line,) = problems(changed(2), OLD)
-    assert line == "w1d1.1: contract was 2, and is 1; it can only grow"
+    assert line == "w1d1.1: `contract` fell from 2 to 1, but may only grow"
 
 
 def test_nothing_is_said_of_tasks_that_are_new_or_the_same():

@@ -190,7 +190,7 @@ def test_a_sentence_may_move(repository):
 def test_a_better_state_is_to_be_written_down(repository):
     write(repository, "one.md", "It comes after the event.\n")
     assert named(repository) == [
-        f"{habits.COUNTS} counts 2 more than there are: write down the better state with --update"
+        f"{habits.COUNTS} counts 2 findings more than there are now: write the new counts with --update"
     ]
 
 

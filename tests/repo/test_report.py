@@ -239,8 +239,8 @@ def test_a_report_becomes_an_entry_of_the_catalogue(clone: Clone, tmp_path: Path
     clone.run("report")
     run = from_report(clone.root / "out/report-w1d1.1.md")
     assert run.returncode == 0, run.stderr
-    assert re.match(r"w1d1.1: (\d+) of (\d+) tests reject it:\n  test_task_1_", run.stdout)
-    assert "\nNo mistake of the catalogue explains it.\n" in run.stdout
+    assert re.match(r"w1d1.1: (\d+) of (\d+) tests reject the code:\n  test_task_1_", run.stdout)
+    assert "\nNo known mistake explains it.\n" in run.stdout
     reference, task = ROOT / "src/tiny_llm_ref", TaskId.parse("w1d1.1")
     changed = mutant_sources(reference, task, entry_in(run.stdout, tmp_path))
     function = read((clone.root / "out/report-w1d1.1.md").read_text()).code["attention.py"].partition("NEARLY = ")[2]
@@ -274,9 +274,9 @@ def test_what_the_catalogue_knows_and_what_no_edit_can_say(clone: Clone) -> None
     given = "def _check_heads(hidden_size: int, num_heads: int) -> None:\n    return\n"
     file.write_text(file.read_text().replace(f"\n\ndef {FUNCTION}", f"\n\n{given}\n\ndef {FUNCTION}"))
     run = from_report(file)
-    assert "\nThe catalogue has it: scale-1-over-d.\n" in run.stdout
+    assert "\nThe catalogue has this mistake: scale-1-over-d.\n" in run.stdout
     assert run.stdout.endswith(
-        f"# not in the edits, since it is outside of the task's code in attention.py:\n{given}\n"
+        f"# This code is not in the edits, because it is outside the task's code in attention.py:\n{given}\n"
     ), run.stdout
     file.write_text("no report")
     assert from_report(file).returncode == 2
