@@ -1,4 +1,5 @@
-"""Check that C++ is formatted as .clang-format says, and that the reference and its stubs compile without a warning."""
+"""Check that native code is formatted according to .clang-format, and that the kernels and their stubs compile without
+a warning."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ def _is_kernel(file: Path) -> bool:
 
 
 def _stub(file: Path, folder: Path) -> Path:
-    """Write the stub of a reference file into the folder that also has the stubs of the headers that it includes."""
+    """Write the stub of a file of the reference, and return the stub's path. folder: the folder of all stubs, which
+    include each other."""
     stub = folder / file.name
     stub.write_text(make_stub(file.read_text(encoding="utf-8"), filename=file.name), encoding="utf-8")
     return stub

@@ -1,8 +1,8 @@
-"""Test the pipeline that trains the bundled models, and these models in Transformers, with an installed package.
+"""Test the training of the bundled models, and these models in Transformers, with the course installed from a wheel.
 
 Both tests need PyTorch, which is not in the lock file. So pip installs PyTorch into a virtual environment of its own,
-.venv/train, together with a wheel of this tree. All other packages get the versions that the running Python has from
-the lock file.
+.venv/train, together with a wheel of this tree. All other packages have the same versions there as in the running
+Python: those of the lock file.
 """
 
 from __future__ import annotations

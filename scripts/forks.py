@@ -1,7 +1,8 @@
-"""Runs Python programs as forks of a process that has imported the modules that most of these programs need.
+"""Runs Python programs as forks of one process, which has imported the modules that most of the programs need.
 
-Importing these modules, such as Transformers, takes a second of processor time, more than most of the programs' own
-work. A fork has its own state, working directory, environment and files, like a newly started process.
+Importing these modules, Transformers among them, takes a second of processor time, which is more than most programs
+need for their own work. Like a newly started process, a fork has its own state, working directory, environment and
+files.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ __all__ = ["Program", "run_python", "start_python"]
 
 CAN_FORK = sys.platform == "linux"  # on macOS, Apple's frameworks do not survive a fork
 SIZE = 4  # bytes of a number in a message
-ONLY_ONCE = ("PYTHONIOENCODING", "HF_HOME", "MALLOC_ARENA_MAX")  # variables that matter only when a process starts
-AT_FIRST = dict(os.environ)  # the environment in which the process that forks is started
+ONLY_ONCE = ("PYTHONIOENCODING", "HF_HOME", "MALLOC_ARENA_MAX")  # variables that are read only once in a process
+AT_FIRST = dict(os.environ)  # the environment for the process that forks
 
 
 def run_python(
@@ -41,9 +42,10 @@ def run_python(
     input: str | None = None,
     timeout: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run `python WORDS`, where the words begin with a script, with -m and a module, or with -c and code.
+    """Run `python WORDS`, and return its exit code and output. WORDS: a script, or -m and a module, or -c and code, and
+    then arguments.
 
-    input: the text that is piped in, if any. timeout: the time limit in seconds.
+    input: the text to pipe into the program, if any. timeout: the time limit in seconds.
 
     Raises:
         subprocess.TimeoutExpired: the program exceeded the time limit, and was killed.
@@ -72,8 +74,8 @@ def start_python(
 ) -> Program | subprocess.Popen[bytes]:
     """Start `python WORDS`.
 
-    files: the descriptors of stdin, stdout and stderr. in_terminal: whether stdin is a terminal that the program
-    controls, in a session of its own.
+    files: the descriptors of stdin, stdout and stderr. in_terminal: whether stdin is a terminal. If so, the program
+    starts in a new session with this controlling terminal.
     """
     if CAN_FORK and not _is_for_a_start(environment):
         return Program(words, cwd, environment, files, in_terminal)
@@ -95,21 +97,21 @@ def _content(file: IO[str]) -> str:
 
 
 def _control_terminal() -> None:
-    """Make stdin the terminal whose keys, such as Ctrl-C, send signals to this process."""
+    """Make stdin the controlling terminal, whose keys, such as Ctrl-C, send signals to this process."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # background jobs of a shell ignore SIGINT
 
 
 def _is_for_a_start(environment: Mapping[str, str]) -> bool:
-    """Tell whether an environment has anything that takes effect only when a process starts: some variables, or a
-    sitecustomize.py."""
+    """Tell whether an environment has something that takes effect only when a process starts: another value of a
+    variable in ONLY_ONCE, or a sitecustomize.py."""
     folders = environment.get("PYTHONPATH", "").split(os.pathsep)
     others = any(environment.get(name) != AT_FIRST.get(name) for name in ONLY_ONCE)
     return others or any(Path(folder, "sitecustomize.py").exists() for folder in folders)
 
 
 class Program:
-    """A program that runs as a fork, with the most important methods of a `subprocess.Popen`."""
+    """A program that runs as a fork. The class has the most important methods of `subprocess.Popen`."""
 
     def __init__(
         self,
@@ -121,7 +123,7 @@ class Program:
     ):
         self.args = [sys.executable, *words]
         self.returncode: int | None = None
-        self._socket, theirs = socket.socketpair()  # for the fork's process id and its exit code
+        self._socket, theirs = socket.socketpair()  # receives the fork's process id, then its exit code
         with theirs:
             _send(_server(), [list(words), str(cwd), dict(environment), in_terminal], [*files, theirs.fileno()])
         self.pid = _receive(self._socket)
@@ -134,7 +136,7 @@ class Program:
             return None
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the exit code. timeout: the seconds after which to raise subprocess.TimeoutExpired."""
+        """Wait until the program ends, and return its exit code. After `timeout` seconds, raise TimeoutExpired."""
         if self.returncode is None:
             if not select.select([self._socket], [], [], timeout)[0]:
                 assert timeout is not None
@@ -153,7 +155,8 @@ class Program:
 
 @cache
 def _server() -> socket.socket:
-    """Start the process that forks, and return one end of a socket to it. Closing this end ends the process."""
+    """Start the process that forks, and return a socket that is connected to it. The process ends when the socket is
+    closed."""
     ours, theirs = socket.socketpair()
     with theirs:
         call = [sys.executable, __file__, str(theirs.fileno())]
@@ -163,7 +166,7 @@ def _server() -> socket.socket:
 
 
 def _serve(number: int) -> list[str]:
-    """Fork for each request. Only the forks return from here, with the words of the program that they have to run."""
+    """Fork for each request. Only the forks return from this function. Each returns the words of its program."""
     import mlx.nn  # noqa: F401
     import mlx_lm.tokenizer_utils  # noqa: F401
     import numpy  # noqa: F401
@@ -190,8 +193,8 @@ def _serve(number: int) -> list[str]:
 
 
 def _keep(files: list[int]) -> None:
-    """Fork once more, and return in the new fork. This process sends the new fork's process id, waits, and sends the
-    new fork's exit code."""
+    """Fork once more. Only the new fork returns from this function. This process sends the new fork's process id, waits
+    until the new fork ends, sends its exit code, and ends, too."""
     *given, number = files
     process = os.fork()
     if not process:
@@ -223,7 +226,7 @@ def _packed(number: int) -> bytes:
 
 
 def _enter(cwd: str, environment: dict[str, str], files: list[int], in_terminal: bool) -> None:
-    """Take over the files, folder and environment that a new process would start with."""
+    """Set up the files, the working directory and the environment with which a new process would start."""
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
@@ -242,7 +245,7 @@ def _enter(cwd: str, environment: dict[str, str], files: list[int], in_terminal:
 
 
 def _become(words: list[str]) -> None:
-    """Run the program in this process, as `python WORDS` does."""
+    """Run the program in this process, as if by `python WORDS`."""
     first, *rest = words
     if first in ("-m", "-c"):
         name, *arguments = rest
@@ -259,12 +262,12 @@ def _become(words: list[str]) -> None:
 
 
 def _leave(code: int) -> None:
-    """End as Python does, but without freeing objects, because a fork has far more objects than its program made."""
+    """End this process the way Python does, but free no objects: a fork has far more objects than its program made."""
     threading._shutdown()
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
-    ctypes.CDLL(None).fflush(None)  # the output of C code
+    ctypes.CDLL(None).fflush(None)  # writes the output of C code
     os._exit(code)
 
 
@@ -274,6 +277,6 @@ if __name__ == "__main__":
         _become(program)
     except SystemExit as end:
         if end.code and not isinstance(end.code, int):
-            raise  # an exit code that is a message, which Python prints
+            raise  # the exit code is a message, which Python prints
         result = int(end.code or 0)
     _leave(result & 0xFF)

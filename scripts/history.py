@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Checks git's history: every version in CHANGELOG.md names one of its commits, and the subject of each commit since
+"""Checks that git's history has the commit of every version in CHANGELOG.md, and that the subject of each commit since
 the newest version has at most 72 characters.
 
-python scripts/history.py   exits with 1 if something is wrong
+python scripts/history.py   exit with 1 if something is wrong
 
-In a copy without the complete history, nothing is checked. .ci/run calls this before anything is installed.
+In a copy without the complete history, the script checks nothing. .ci/run calls the script before it installs anything.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ LONGEST = 72  # characters of a subject
 
 
 def has_history(root: Path) -> bool:
-    """Tell whether this is a repository of its own whose history is complete."""
+    """Tell whether a folder is the root of a git repository with a complete history."""
     shallow = _git(root, "rev-parse", "--is-shallow-repository")
     return (root / ".git").exists() and shallow.stdout == "false\n" and _git(root, "rev-parse", "HEAD").returncode == 0
 
 
 def problems(root: Path) -> list[str]:
-    """Name the versions whose commit is not in the history; if there are none, the subjects that are too long."""
+    """Return a line for each version whose commit is not in the history. If there is no such version, return a line for
+    each subject that is too long."""
     versions = read_versions((root / CHANGELOG).read_text(encoding="utf-8"))
     lost = [
         f"{CHANGELOG}: {version} names {commit}, which is not in the history of HEAD"
@@ -41,7 +42,7 @@ def problems(root: Path) -> list[str]:
     log = _git(root, "log", "--no-merges", "--format=%h %s", f"{newest}..HEAD").stdout
     subjects = dict(line.split(" ", 1) for line in log.splitlines())
     return [
-        f"{commit}: the subject has {len(subject)} characters, and at most {LONGEST} are allowed: {subject}"
+        f"{commit}: the subject has {len(subject)} characters, but at most {LONGEST} are allowed: {subject}"
         for commit, subject in subjects.items()
         if len(subject) > LONGEST
     ]
@@ -53,7 +54,7 @@ def _git(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def main() -> int:
     if not has_history(ROOT):
-        print("the history is not here, so nothing was checked in it")
+        print("this copy does not have the complete history, so nothing was checked")
         return 0
     found = problems(ROOT)
     print(*found or ["every version names its commit, and no subject is too long"], sep="\n")

@@ -11,8 +11,8 @@ __all__ = ["imported", "with_imports"]
 
 
 def with_imports(root: Path, files: Iterable[Path]) -> set[Path]:
-    """Add the repository's modules that these files import, anywhere in their code, and the modules that those
-    import."""
+    """Return these files and all modules of the repository that they import, directly or through other modules.
+    Imports within functions count, too."""
     found, new = set[Path](), set(files)
     while new:
         found |= new
@@ -23,7 +23,7 @@ def with_imports(root: Path, files: Iterable[Path]) -> set[Path]:
 def imported(root: Path, file: Path, folders: Sequence[str] = ("src",)) -> Iterator[Path]:
     """Yield the modules that a file imports, anywhere in its code, and the packages that contain the file.
 
-    folders: where absolute imports are looked up, besides the file's own folder.
+    folders: the folders in which to look up absolute imports, in addition to the file's own folder.
     """
     packages = (folder / "__init__.py" for folder in file.parents if folder.is_relative_to(root))
     yield from (package for package in packages if package.exists())
@@ -47,7 +47,8 @@ def _imports_at(file: Path, changed: int, size: int) -> list[tuple[int, str]]:
 
 
 def _modules(place: Path, names: Sequence[str]) -> Iterator[Path]:
-    """Yield the packages and the module that a dotted name means. The last part may be a name within the module."""
+    """Yield the packages and the module that a dotted name refers to. The last part of the name may be a
+    definition in the module."""
     for name in names:
         place /= name
         yield from (file for file in (place.with_suffix(".py"), place / "__init__.py") if file.exists())

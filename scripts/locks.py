@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Make both locks with the same versions: pdm.lock, and uv.lock, which `uv run` reads. Needs uv (pip install uv).
+"""Write the same versions into both locks, pdm.lock and uv.lock. `uv run` reads uv.lock. Needs uv (pip install uv).
 
 ./course python scripts/locks.py          the newest versions that pyproject.toml allows
-./course python scripts/locks.py --keep   the versions of pdm.lock, after a change of pyproject.toml that allows them
+./course python scripts/locks.py --keep   the versions of pdm.lock, if a changed pyproject.toml still allows them
 """
 
 from __future__ import annotations
@@ -49,10 +49,11 @@ def main() -> None:
 
 
 def keep() -> None:
-    """Check that pdm.lock fits pyproject.toml, and write the hash that says so into pdm.lock."""
+    """Check that pdm.lock meets the requirements of pyproject.toml. If so, write the hash of pyproject.toml into
+    pdm.lock."""
     project, file = read_toml(ROOT / "pyproject.toml"), ROOT / "pdm.lock"
     if faults := unmet(requirements(project), read_toml(file)):
-        sys.exit("\n".join(["error: pdm.lock does not fit pyproject.toml; run this without --keep", *faults]))
+        sys.exit("\n".join(["error: pdm.lock does not meet these requirements; run without --keep", *faults]))
     command = [str(ROOT / ".venv/pdm/bin/python"), "-c", HASH]
     found = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     text = re.sub(r'(?<=content_hash = "sha256:)\w+', found, file.read_text(encoding="utf-8"))
@@ -64,7 +65,7 @@ def pdm(*words: str) -> None:
 
 
 def lock_with_uv(known: Versions) -> None:
-    """Lock with these versions as constraints, then without constraints, because uv keeps the versions in its lock."""
+    """Lock with these versions as constraints, then without constraints: uv keeps the versions of the first lock."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
@@ -84,16 +85,17 @@ def constraints(known: Versions) -> Iterator[str]:
 
 
 def versions(lock: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """Return each package's versions in a lock by PDM or uv, with the markers that say where a version is installed."""
+    """Return the versions of each package in a lock by PDM or uv. The value of a version is its marker: where
+    the version is installed."""
     found: dict[str, dict[str, str]] = {}
     for package in lock["package"]:
-        if package.get("source", {}).get("editable") is None:  # the course itself is not from a registry
+        if package.get("source", {}).get("editable") is None:  # the course itself does not come from a registry
             found.setdefault(package["name"], {})[package["version"]] = package.get("marker", "")
     return found
 
 
 def differences(pdm_lock: Mapping[str, Any], uv_lock: Mapping[str, Any]) -> list[str]:
-    """Return a line for each package of which the two locks have different versions."""
+    """Return a line for each package whose versions differ between the two locks."""
     ours, theirs = versions(pdm_lock), versions(uv_lock)
     return [
         f"{name}: {', '.join(ours[name])} in pdm.lock, {', '.join(theirs[name])} in uv.lock"
@@ -119,7 +121,7 @@ def unmet(wanted: list[Requirement], lock: Mapping[str, Any]) -> list[str]:
 
 
 def foreign_addresses(lock: str) -> list[str]:
-    """Return the addresses outside PyPI from which packages come."""
+    """Return the addresses outside PyPI from which a lock takes packages."""
     found = re.findall(r'(?:url|registry|index|find-links) *= *"([^"]*)"', lock)
     return sorted({address for address in found if not address.startswith(PUBLIC)})
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Write a table of the reported machines into both READMEs: what was verified on each, and which reports are missing.
+"""Write a table of machines into both READMEs: what was verified on each machine, and which reports are missing.
 
-python scripts/machines.py                  write the reports in benches/results/machines into the READMEs
-python scripts/machines.py --summary FILE   print one report in Markdown, for a job's summary
+python scripts/machines.py                  write the table of benches/results/machines into the READMEs
+python scripts/machines.py --summary FILE   print one report in Markdown, for the summary of a CI job
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ TEXTS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--summary", type=Path, metavar="FILE", help="a report, to be printed")
+    parser.add_argument("--summary", type=Path, metavar="FILE", help="the report to print")
     options = parser.parse_args()
     if options.summary:
         print(summary(json.loads(options.summary.read_text(encoding="utf-8"))))
@@ -100,7 +100,7 @@ def _row(report: Mapping[str, Any], kind: str, texts: Mapping[str, str]) -> str:
 
 
 def with_table(readme: str, text: str) -> str:
-    """Return a README with this table between its markers."""
+    """Return a README with this table between the README's two markers."""
     before, _, rest = readme.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{text}\n{END}{after}"

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Try the course with the newest packages instead of the locked ones, and write a summary of what broke.
+"""Test the course with the newest packages instead of the locked packages, and write a summary of what broke.
 
-python scripts/newest.py                       the newest that pyproject.toml allows, in an environment of its own
-python scripts/newest.py --beyond              and the newest MLX, even if pyproject.toml excludes it
-python scripts/newest.py --with mlx==0.32.0    and this version of a package
-python scripts/newest.py --gates kernels       only this gate; default: every gate that depends on the locks
+python scripts/newest.py                       the newest packages that pyproject.toml allows, in a virtual environment
+python scripts/newest.py --beyond              also the newest MLX, even if pyproject.toml excludes it
+python scripts/newest.py --with mlx==0.32.0    this version of a package, and the newest of all others
+python scripts/newest.py --gates kernels       only this gate; default: gates that depend on the locks
 
-The summary is in build/newest/summary.md, with the locked and the tried versions. Exit code 1: something broke.
+The summary, build/newest/summary.md, also lists the locked and the tested versions. Exit code 1: something broke.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ HOME = ROOT / "build" / "newest"
 PARTS = (".[kernels,serve,viz]", "--group", "dev", "--group", "book")
 MLX = "mlx[cpu]" if sys.platform == "linux" else "mlx"
 FIRST = ("mlx", "mlx-lm", "nanobind", "numpy")  # packages that the table of versions lists first
-LEFT_OUT = {"train", "places"}  # gates with environments and installations of their own
-SHOWN = 400  # the most characters of a failure's message
+LEFT_OUT = {"train", "places"}  # gates that install packages into environments of their own
+SHOWN = 400  # a message in the summary has at most this many characters
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def _gates() -> list[str]:
 
 
 def failures(report: str) -> tuple[list[Broken], int]:
-    """Return the failed tests of a JUnit report, and the number of all its tests."""
+    """Return the failed tests in a JUnit report, and the number of all tests in the report."""
     found, count = [], 0
     for case in ET.fromstring(report).iter("testcase"):
         count += 1
@@ -127,8 +127,8 @@ def _installed() -> dict[str, str]:
 
 
 def changes(locked: Mapping[str, set[str]], now: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """Return the packages whose version is not a locked one: name, locked, installed. The packages in FIRST come
-    first."""
+    """Return the packages whose installed version is not a locked one, each with its name, its locked versions and its
+    installed version. The packages in FIRST come first."""
     rows = [
         (name, " or ".join(sorted(old)), now[name])
         for name, old in locked.items()
@@ -149,7 +149,7 @@ def _lines(
     yield f"# {what}: {_outcome(broken, count)}\n"
     yield f"Python {platform.python_version()}, {platform.system()} {platform.machine()}.\n"
     if is_beyond and not any(name == "mlx" for name, _, _ in changed):
-        yield "There is no MLX that is newer than the locked one, so this run says nothing about newer versions.\n"
+        yield "There is no MLX that is newer than the locked one, so this run did not test a newer version.\n"
     if broken:
         yield "## What broke\n"
         for each in broken:
@@ -160,7 +160,7 @@ def _lines(
     if not changed:
         yield "All packages have their locked versions."
         return
-    yield from ["| package | locked | tried |", "|---|---|---|"]
+    yield from ["| package | locked | tested |", "|---|---|---|"]
     yield from (f"| {name} | {old} | {new} |" for name, old, new in changed)
 
 

@@ -1,7 +1,7 @@
-"""Records tests/fixtures/activations_*.npz: the output of each part of the reference's models on a small checkpoint.
+"""Records tests/fixtures/activations_*.npz: the output of each part of the reference's models, with small checkpoints.
 
-The tests of week 1, day 5 compare a learner's model with these outputs, part by part. After a change of the untrained
-checkpoints, run python scripts/record_activations.py. A test fails if the files are outdated.
+The tests of week 1, day 5 compare a learner's model with these outputs, part by part. The checkpoints are untrained.
+After a change of their weights, run python scripts/record_activations.py. A test fails if the files are outdated.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ CONFIGS = {
 
 
 def recorded(model_type: str) -> dict[str, np.ndarray]:
-    """Return the config (as JSON), seed, tokens, and the output of each part in float32, in the order of
-    computation."""
+    """Return arrays keyed by name: the config (as JSON), the seed and the tokens, then the output of each part of the
+    model in float32, in the order of computation."""
     config = CONFIGS[model_type]
     with tempfile.TemporaryDirectory() as folder:
         write_untrained(Path(folder), config, expected_shapes(ModelConfig.from_hf(config)), SEED)

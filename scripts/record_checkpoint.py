@@ -1,9 +1,10 @@
 """Run a checkpoint on fixed prompts, and record its answers, its speed, the machine, and whether mlx-lm agrees.
 
 The result is a JSON file, which you can put into an issue. `./course python scripts/record_checkpoint.py
-Qwen/Qwen3-0.6B` downloads the model if necessary. The model answers each prompt with the likeliest tokens, and once
-more with thinking if the chat template can turn thinking on. mlx-lm then reads the same tokens. If almost all of them
-are also mlx-lm's likeliest tokens, the course has read the checkpoint correctly.
+Qwen/Qwen3-0.6B` downloads the model if necessary. The model answers each prompt with the likeliest tokens. If the chat
+template can turn thinking on, the model answers each prompt once more, with thinking. mlx-lm then reads the prompts
+and answers. If almost all tokens of the answers are also mlx-lm's likeliest tokens, the course has read the checkpoint
+correctly.
 """
 
 import gc
@@ -31,11 +32,11 @@ QUESTIONS = (
     "日本の首都はどこですか。一文で答えてください。",
     "A farmer has 17 sheep. All but 9 run away. How many sheep are left?",
 )
-GROUP = 64  # weights in a group that --bits quantises
+GROUP = 64  # weights per group, if --bits quantises the model
 
 
 def main(
-    model: Annotated[str, typer.Argument(metavar="NAME_OR_PATH", help="On the Hugging Face Hub, or a folder.")],
+    model: Annotated[str, typer.Argument(metavar="NAME_OR_PATH", help="A model on the Hugging Face Hub, or a folder.")],
     bits: Bits = None,
     layers: Layers = LAYERS[0],
     max_tokens: MaxTokens = None,
@@ -47,7 +48,7 @@ def main(
             raise CommandError("batch_no_folder", file=out)
         record = _record(Wanted("tiny_llm_ref", model, bits=bits, layers=layers), max_tokens)
         out.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        show_note(f"\nwrote {out}: please put its contents into an issue")
+        show_note(f"\nwrote {out}: please put the contents of this file into an issue")
 
 
 def _record(wanted: Wanted, max_tokens: int | None) -> dict[str, Any]:
@@ -100,7 +101,7 @@ def _of_reply(reply: Reply) -> dict[str, Any]:
 def _same_in_mlx_lm(
     path: Path, bits: int | None, dtype: Any, prompts: list[list[int]], replies: list[Reply]
 ) -> list[int]:
-    """For each reply, return how many of its tokens mlx-lm, too, finds likeliest after the same tokens."""
+    """Return, for each reply, how many of its tokens are also mlx-lm's likeliest tokens after the same context."""
     import mlx.core as mx
     import mlx.nn
     import mlx_lm.utils

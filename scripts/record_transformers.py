@@ -9,11 +9,11 @@ This script is for maintainers, and needs torch and transformers, in a virtual e
 It writes tests/fixtures/transformers_qwen2.npz and transformers_qwen3.npz, with these keys:
 
     config          config.json, as a JSON string
-    seed            of the weights: `untrained.random_weights(weights.expected_shapes(config), seed)`
-    fingerprint     of these weights, `oracle_cases.Case.fingerprint`
-    tokens, logits  a batch of token ids, B x L, and the logits after each, B x L x V, float32
-    prompt, greedy  token ids, and the 64 that `generate(do_sample=False)` continues them with
-    margin          the least difference between the largest and the second largest logit in these 64 steps
+    seed            the seed of the weights: `untrained.random_weights(weights.expected_shapes(config), seed)`
+    fingerprint     the `oracle_cases.Case.fingerprint` of these weights
+    tokens, logits  a batch of token ids, B x L, and the logits after each token, B x L x V, float32
+    prompt, greedy  a prompt's token ids, and the 64 token ids that `generate(do_sample=False)` adds to them
+    margin          the smallest difference between the two largest logits of a step, over these 64 steps
     text, ids       a text and its token ids, from AutoTokenizer
     versions, command   the versions of torch and transformers; the command that was run
 """
@@ -57,7 +57,7 @@ def compare(name: str, case: Case, path: Path) -> dict[str, Any]:
         tokens = random_tokens(*shape)
         error = np.abs(np.array(model(mx.array(tokens))) - scores(theirs, tokens)).max()
         print(f"{name:10}  B={shape[0]} L={shape[1]:2}  max abs error {error:.1e}")
-        check(error < TOLERANCE, f"scores differ by {error}, more than {TOLERANCE}")
+        check(error < TOLERANCE, f"the logits differ by {error}, more than {TOLERANCE}")
 
     continuation, margin = continue_greedily(theirs)
     print(f"{name:10}  greedy: {len(set(continuation))} distinct tokens of {len(continuation)}, margin {margin:.1e}")
@@ -88,7 +88,7 @@ def load_theirs(path: Path) -> tuple[Any, Any]:
     model, report = transformers.AutoModelForCausalLM.from_pretrained(
         path, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
     )
-    check(not any(report.values()), f"Transformers does not load the folder as it is: {report}")
+    check(not any(report.values()), f"Transformers' model does not fit the folder's weights: {report}")
     return model.eval(), transformers.AutoTokenizer.from_pretrained(path)
 
 

@@ -1,9 +1,9 @@
 """Run the kernels' tests with the compiler's sanitizers: `python scripts/sanitize.py [WORD...]`.
 
-The script records the tests' calls of the reference's kernels. A program (sanitize.cpp) that is compiled with all
-kernels repeats these calls, once to check addresses and undefined behaviour, and once to find races between threads.
-Python and MLX take no part in this, so every fault is in a kernel or in the thread pool. The program does not check the
-results of a call, because the tests do. WORD: only tests whose names contain one of the words, as for pytest's -k.
+The script records the tests' calls of the reference's kernels. A program, sanitize.cpp compiled with all kernels, then
+repeats these calls: once to check addresses and undefined behaviour, and once to find races between threads. Python and
+MLX are not part of the program, so every fault is in a kernel or in the thread pool. The program does not check the
+results of the calls, because the tests check them. WORD: run only tests whose names contain one of the words.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SANITIZERS = {
     "addresses and undefined behaviour": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
     "races": ["-fsanitize=thread"],
 }
-MOST_CALLS, MOST_BYTES = 100, 2**24  # different calls per kernel; bytes of a call's inputs
+MOST_CALLS, MOST_BYTES = 100, 2**24  # limits: different calls per kernel; bytes of a call's inputs
 
 
 def main(words: list[str]) -> int:
@@ -63,7 +63,7 @@ def check(kind: str, flags: list[str], folder: Path) -> bool:
     print(f"{kind}: ", end="", flush=True)
     command = [program, str(folder / "calls")]
     if flags == SANITIZERS["races"]:
-        # otherwise some versions of Linux place memory where the sanitizer keeps its own
+        # otherwise some versions of Linux place memory where the sanitizer keeps its own memory
         command = ["setarch", "-R", *command]
     return subprocess.run(command).returncode == 0
 
@@ -108,7 +108,7 @@ def _strides(x: Any) -> tuple[int, ...]:
     return _strides(mx.contiguous(x)) if min(strides, default=0) < 0 else strides
 
 
-# each dtype's number in kernel.h, and its size in bytes
+# keyed by dtype: its number in kernel.h, and its size in bytes
 DTYPES = {"float32": (0, 4), "bfloat16": (1, 2), "float16": (2, 2), "uint32": (3, 4), "int32": (4, 4)}
 
 
@@ -122,7 +122,7 @@ def _call(np: Any, name: str, inputs: Any, outputs: Any, numbers: Any) -> bytes:
         raw = np.array(mx.contiguous(x).reshape(-1).view(mx.uint16 if size == 2 else mx.uint32)).reshape(x.shape)
         strides = _strides(x)
         reach = 1 + sum((n - 1) * stride for n, stride in zip(x.shape, strides, strict=True))
-        memory = np.full(reach if x.size else 0, 0xFFFF, raw.dtype)  # fills the gaps
+        memory = np.full(reach if x.size else 0, 0xFFFF, raw.dtype)  # also in the gaps between elements
         np.lib.stride_tricks.as_strided(memory, x.shape, [size * stride for stride in strides])[...] = raw
         form = " ".join(map(str, [number, x.ndim, *x.shape, *strides, memory.nbytes]))
         parts += [f"{form}\n".encode(), memory.tobytes()]

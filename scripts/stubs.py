@@ -13,7 +13,7 @@ ROOT = Path(os.path.relpath(Path(__file__).resolve().parents[1]))
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; name what is not fresh and exit 1")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a file is outdated")
     check = parser.parse_args().check
     run = check_stubs if check else write_stubs
     try:
