@@ -1,7 +1,7 @@
-"""Recording of what flows between the parts of a model, to find the first part that goes wrong.
+"""Recording of the outputs of a model's parts, to find the first part whose output is wrong.
 
-The recorders are outside of the model: each part is replaced by one that calls it and keeps its result, and the cache
-keeps the arguments of attention. This works for every model whose parts have the course's names.
+A recorder replaces each part of a model, calls the part, and keeps the result. A recording cache keeps the arguments
+and results of attention. So recording needs no code in the model, and works for every model with the course's names.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ BLOCK_PARTS = {
 
 
 def record(model: Any, tokens: mx.array, cache: Any) -> dict[str, np.ndarray]:
-    """Run the model once, with a cache that stores nothing. Return the result of each part by its name, in order.
+    """Run the model once. Return the result of each part, keyed by the part's name, in the order of the results.
 
-    The model's own parts are put back afterwards.
+    Afterwards, the model has its own parts again. cache: a cache that stores nothing.
     """
     seen: dict[str, np.ndarray] = {}
     undo: list[Callable[[], None]] = []
@@ -68,9 +68,9 @@ def record(model: Any, tokens: mx.array, cache: Any) -> dict[str, np.ndarray]:
 
 
 def first_divergence(expected: dict[str, np.ndarray], got: dict[str, np.ndarray], tolerance: float) -> str | None:
-    """Return the first part, in the order of `expected`, whose output differs; None if the logits are right.
+    """Describe the first part of `expected` whose output differs. Return None if the logits are right.
 
-    A part that the tested model lacks, or does not call by itself, is skipped.
+    A part that the tested model does not have, or does not call, is skipped.
     """
     differences = {name: _difference(want, got[name], tolerance) for name, want in expected.items() if name in got}
     if not differences["logits"]:
@@ -79,7 +79,7 @@ def first_divergence(expected: dict[str, np.ndarray], got: dict[str, np.ndarray]
 
 
 def _difference(want: np.ndarray, have: np.ndarray, tolerance: float) -> str:
-    """Describe the difference in words; return "" if there is none."""
+    """Describe the difference between two arrays. Return "" if there is none."""
     if have.shape != want.shape:
         return f"expected shape {want.shape}, got {have.shape}"
     error = np.abs(have - want).max()
@@ -87,7 +87,7 @@ def _difference(want: np.ndarray, have: np.ndarray, tolerance: float) -> str:
 
 
 class _Recorder:
-    """A recorder in the place of a part, with the same call and attributes."""
+    """A recorder that takes the place of a part, and passes calls and attributes on to the part."""
 
     def __init__(self, part: Any, name: str, seen: dict[str, np.ndarray]):
         self._part, self._name, self._seen = part, name, seen
@@ -103,7 +103,7 @@ class _Recorder:
 
 
 class _RecordingCache:
-    """A cache that keeps the queries, keys and values with which each layer attends, and the results."""
+    """A cache that records the queries, keys, values and results of each layer's attention."""
 
     def __init__(self, cache: Any, seen: dict[str, np.ndarray]):
         self.layers = [_RecordingLayer(layer, i, seen) for i, layer in enumerate(cache.layers)]

@@ -1,8 +1,8 @@
-"""Bars on ready-made answers: the package under test may not call an op that its task asks for.
+"""Bars on ready-made answers: the package under test may not call an op that a task asks the learner to write.
 
-Before that package is imported, each op is replaced by a function that checks its caller. Calls from other code, such
-as MLX's own layers and the tests' oracles, are allowed. A module without tasks, such as one of tiny_llm_native, is
-skipped: its own caller counts.
+Before the package under test is imported, each op is replaced by a function that checks the op's caller. Calls from
+other code, such as MLX's own layers and the tests' oracles, are allowed. If the caller is a module without tasks, such
+as one of tiny_llm_native, the function checks that module's caller instead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-import mlx.nn  # noqa: F401  loads its modules, so that they can be patched
+import mlx.nn  # noqa: F401  loads MLX's modules, so that they can be patched
 
 from tiny_llm_course.base.places import SHARED
 from tiny_llm_course.tasks.syllabus import Task, TaskId, select_days, select_task, tasks
@@ -29,7 +29,7 @@ WRITTEN = {module.replace("/", ".") for day in select_days(None, None) for modul
 
 
 class BarredError(Exception):
-    """An error that the code under test used what it is asked to write."""
+    """An error: the code under test uses a ready-made form of what its task asks the learner to write."""
 
 
 _package = ""
@@ -37,11 +37,11 @@ _task: Task | None = None
 
 
 def install(package: str) -> None:
-    """Bar the ops that any task bars, and imports of LIBRARIES, for calls from `package`."""
+    """Replace the ops that tasks bar, and Python's import functions, by functions that check calls from `package`."""
     global _package
     if not _package:
         for name in sorted({name for task in tasks() for name in task.barred}):
-            if name.partition(".")[0] not in LIBRARIES:  # importing anything of a library is barred below
+            if name.partition(".")[0] not in LIBRARIES:  # imports of whole libraries are barred instead
                 _bar_op(name)
         builtins.__import__ = _bar_import(builtins.__import__)
         importlib.import_module = _bar_import_module(importlib.import_module)
@@ -50,7 +50,7 @@ def install(package: str) -> None:
 
 @contextmanager
 def during(task: TaskId | None) -> Iterator[None]:
-    """Apply the bars of one task in the block."""
+    """Apply the bars of this task in the block. Without a task, apply none."""
     global _task
     _task = select_task(str(task)) if task else None
     yield
@@ -104,14 +104,14 @@ def _bar_import_module(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check_import(name: str, caller: dict[str, Any]) -> None:
-    given = caller.get("__name__") == f"{_package}.models"  # uses mlx_lm's tokenizer
+    given = caller.get("__name__") == f"{_package}.models"  # this module uses mlx_lm's tokenizer
     library = name.partition(".")[0]
     if _task and library in LIBRARIES and library != _package and _is_tested(caller) and not given:
         raise BarredError(f"{library} may not be imported here: {_task.id.words} is to be written by hand")
 
 
 def _behind_given(frame: FrameType) -> FrameType:
-    """Return the frame of the first caller outside of modules without tasks, whether of the package or shared."""
+    """Skip frames of the course's modules without tasks. Return the first other frame, from this one outwards."""
     while _is_given(str(frame.f_globals.get("__name__"))) and frame.f_back:
         frame = frame.f_back
     return frame

@@ -1,4 +1,4 @@
-"""Checks that neighbouring lanes of a Metal kernel access neighbouring memory, with the counts of metal_host."""
+"""Checks, with metal_host's counts, that neighbouring lanes of a Metal kernel access neighbouring memory."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from metal_host import Counts, counting
 __all__ = ["assert_coalesced", "counted"]
 
 LANES, LINE = 32, 64
-MOST_LINES = 16  # per access of a simdgroup, as if half of the lanes had one of their own
+MOST_LINES = 16  # per access of a simdgroup; if no two lanes share a line, an access touches 32 lines
 FEWEST_LANES = 8  # per access of a simdgroup
 
 
 @contextmanager
 def counted() -> Iterator[Counts]:
-    """Count what kernels move in the block. They run on the CPU even in tests of a GPU, because a GPU does not
-    count."""
+    """Count the memory traffic of kernels in the block. Even in tests on a GPU, these kernels run on the CPU, because
+    metal_host counts only there."""
     with pytest.MonkeyPatch.context() as patch, counting() as counts:
         patch.setenv("METAL_HOST", "check")
         yield counts
 
 
 def assert_coalesced(counts: Counts, buffer: str, advice: str) -> None:
-    """Fail if an access of a simdgroup to this buffer touches many lines, or has few lanes."""
+    """Fail if a simdgroup's average access to this buffer touches too many lines, or is made by too few lanes."""
     __tracebackhide__ = True
     if not counts.calls and mx.default_device().type == mx.gpu:
         return  # in grading, kernels run on the GPU, in the submission's process

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-os.environ.setdefault("MLX_ENABLE_TF32", "0")  # before MLX is imported, because the tolerances are for full float32
-os.environ["TINY_LLM_THREADS"] = "1"  # tests of threads choose another number
+os.environ.setdefault("MLX_ENABLE_TF32", "0")  # set before MLX is imported; the tolerances are for full float32
+os.environ["TINY_LLM_THREADS"] = "1"  # tests of threads set another number
 os.environ["TINY_LLM_KERNELS"] = "watched"  # finds accesses out of bounds, and runs no fallback
-os.environ["TINY_LLM_ARITHMETIC"] = "float32"  # the same on every machine, whatever is fastest there
+os.environ["TINY_LLM_ARITHMETIC"] = "float32"  # the same mode on every machine, even where another mode is faster
 os.environ["METAL_HOST"] = "check"  # runs Metal on the CPU of every machine, with all checks
 
 import barred
@@ -52,7 +52,7 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
 @pytest.fixture(autouse=True)
 def bars(request: pytest.FixtureRequest) -> Iterator[None]:
-    """While a task's tests run, bar the package under test from calling what the task asks for."""
+    """While a task's tests run, bar the package under test from calling what the task asks the learner to write."""
     with barred.during(task_of(request.node)):
         yield
 

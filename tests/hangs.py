@@ -17,7 +17,7 @@ from typing import Any
 __all__ = ["HangError", "Turns", "Watch", "blocked_loop", "hang"]
 
 NO_UPDATE = "nothing put an update into the queue"
-REASONS = {  # by module and name of the innermost function that waits
+REASONS = {  # keyed by the module and the name of the innermost function that waits
     ("scenes", "get"): "nothing put a job into the queue",
     ("scenes", "receive"): "the client sends nothing more",
     ("scenes", "send"): "the client does not take the message",
@@ -26,14 +26,14 @@ REASONS = {  # by module and name of the innermost function that waits
     ("asyncio.locks", "wait"): "nothing set the event",
     ("asyncio.tasks", "_wait"): "no task that it waits for has ended",
 }
-GIVEN = {  # methods of AsyncEngine
+GIVEN = {  # keyed by the method of AsyncEngine that waits
     "call": "the engine's thread has not done the job",
     "stop": "the engine's thread has not ended",
 }
 
 
 class HangError(AssertionError):
-    """An error that a scene did not end. general: the part of the message that does not depend on lines and times."""
+    """The error of a scene that did not end. general: the part of the message without lines and times."""
 
     def __init__(self, message: str, general: str):
         super().__init__(message)
@@ -41,20 +41,20 @@ class HangError(AssertionError):
 
 
 class Turns:
-    """A counter of what a thread was given and has taken, so that other threads can tell whether it waits in vain."""
+    """Counts of what a thread was given and has taken. They tell other threads whether this thread waits in vain."""
 
     def __init__(self) -> None:
-        self._given: list[None] = []  # a list, because any thread can append to it without a lock
+        self._given: list[None] = []  # a list, because any thread can append to a list without a lock
         self._taken = 0
         self._waits = False
 
     def give(self, count: int = 1) -> None:
-        """Count something that the thread can take. Call this before it is available."""
+        """Count `count` things that the thread can take. Call this method before these things are available."""
         self._given.extend([None] * count)
 
     @contextmanager
     def taking(self, waits: bool = True) -> Iterator[None]:
-        """Count one thing that the block takes. waits: the block waits until there is one."""
+        """Count one thing that the block takes. waits: whether the block waits until there is something to take."""
         self._waits = waits
         try:
             yield
@@ -70,13 +70,13 @@ class Turns:
 
     @property
     def is_short(self) -> bool:
-        """Tell whether the thread waits for more than it was given."""
+        """Tell whether the thread waits although it has taken everything that it was given."""
         return self._waits and len(self._given) == self._taken
 
 
 class Watch:
-    """A watch over a scene. It sees, without a clock, that the scene cannot go on because its loop and its engine's
-    thread wait."""
+    """A watch over a scene. Without a clock, it notices that the scene cannot go on because both the scene's loop and
+    the engine's thread wait."""
 
     def __init__(self) -> None:
         self._earlier = threading.enumerate()
@@ -84,27 +84,27 @@ class Watch:
         self._stuck: asyncio.Future[str] | None = None
 
     def begin(self, stuck: asyncio.Future[str]) -> None:
-        """Begin to watch. The future gets a result when the scene cannot end."""
+        """Begin to watch the scene. stuck: a future whose result is set when the scene cannot end."""
         self._stuck = stuck
 
     def follow(self, thread: threading.Thread, *turns: Turns) -> None:
-        """Declare that a thread waits for nothing but these."""
+        """Declare that a thread waits for nothing but the things that these turns count."""
         self._followed[thread] = turns
 
     def look(self, thread: threading.Thread) -> None:
-        """Look whether the scene with its loop in this thread is stuck."""
+        """Check whether the scene whose loop runs in this thread is stuck. If it is, give the scene up."""
         stuck = self._stuck
         if stuck is not None and self._is_stuck(stuck.get_loop(), thread):
             stuck.get_loop().call_soon_threadsafe(self.give_up)
 
     def give_up(self, reason: str = "") -> None:
-        """Report, from within the loop, that the scene does not end. reason: what its threads do forever instead of
-        waiting."""
+        """Report that the scene does not end. Only the loop may call this method. reason: what the scene's threads do
+        forever; "" if they wait."""
         if self._stuck is not None and not self._stuck.done():
             self._stuck.set_result(reason)
 
     def _is_stuck(self, loop: Any, thread: threading.Thread) -> bool:
-        """Tell whether all other threads wait in vain, the loop is idle, and no thread was given anything meanwhile."""
+        """Tell whether all other threads wait in vain, the loop is idle, and no turns are counted meanwhile."""
         others = set(threading.enumerate()) - {*self._earlier, thread}
         if not all(any(turns.is_short for turns in self._followed.get(other, ())) for other in others):
             return False
@@ -125,8 +125,8 @@ def hang(
 ) -> HangError:
     """Return the error of a scene in the running loop that has not ended after this many seconds.
 
-    seconds: None means that the scene cannot end. earlier: threads of other scenes. reason: what threads do forever
-    instead of waiting.
+    seconds: None means that the scene cannot end. earlier: threads that do not belong to the scene. reason: what the
+    scene's threads do forever; "" if they wait.
     """
     threads = [thread for thread in threading.enumerate() if thread not in earlier]
     others = filter(lambda thread: thread is not threading.current_thread(), threads)
@@ -145,7 +145,7 @@ def hang(
 
 
 def blocked_loop(thread: threading.Thread, seconds: float) -> HangError:
-    """Return the error of a loop in this thread that has not even noticed that this many seconds have passed."""
+    """Return the error of a scene whose loop, in this thread, has been blocked for this many seconds."""
     stack = _stack(thread)
     who = _place(stack) or "a coroutine"
     told = f"{who} has blocked the event loop for {seconds:g} s: wait with `await`, so that others can go on"
@@ -153,8 +153,8 @@ def blocked_loop(thread: threading.Thread, seconds: float) -> HangError:
 
 
 def _number(name: str) -> int:
-    """Return the number of a task with a default name, which counts tasks in the order of their creation; otherwise
-    0."""
+    """Return the number in a task's default name. Tasks are numbered in the order of their creation. Return 0 for any
+    other name."""
     return int(name.removeprefix("Task-")) if re.fullmatch(r"Task-\d+", name) else 0
 
 
@@ -169,7 +169,7 @@ def _stack(thread: threading.Thread) -> list[FrameType]:
 
 
 def _awaited(awaited: Any) -> Iterator[FrameType]:
-    """Yield the frames of a coroutine, of what it awaits, and so on."""
+    """Yield the frames of a coroutine, of the coroutine or generator that it awaits, and so on."""
     while awaited is not None:
         for kind in ("cr", "ag", "gi"):
             if frame := getattr(awaited, f"{kind}_frame", None):
@@ -183,7 +183,7 @@ def _awaited(awaited: Any) -> Iterator[FrameType]:
 
 
 def _is_to_blame(stack: list[FrameType]) -> bool:
-    """Tell whether code under test is among these functions, and does not wait for a step of the test's engine."""
+    """Tell whether code under test is among these functions, and no step of the test's engine is."""
     return bool(_own(stack)) and all(frame.f_code.co_name != "step" for frame in stack)
 
 
@@ -197,13 +197,13 @@ def _waits(seconds: float | None) -> str:
 
 
 def _own(stack: list[FrameType]) -> list[FrameType]:
-    """Return the frames of the code under test, without private functions that call another one."""
+    """Return the frames of the code under test. Leave out private functions, unless the last frame is private."""
     own = [frame for frame in stack if _module(frame).partition(".")[0].startswith(("tiny_llm", "mutant_"))]
     return [frame for frame in own if frame is own[-1] or not re.match("_[^_]", frame.f_code.co_name)]
 
 
 def _reason(stack: list[FrameType]) -> str:
-    """Return what does not arrive, if it is known."""
+    """Return why these functions wait, such as "no event comes". Return "" if the reason is unknown."""
     names = [frame.f_code.co_name for frame in _own(stack)]
     if names and names[-1] in GIVEN:
         return GIVEN[names[-1]]
@@ -212,14 +212,14 @@ def _reason(stack: list[FrameType]) -> str:
 
 
 def _place(stack: list[FrameType]) -> str:
-    """Return the path from the first function of the code under test to the last."""
+    """Name the functions of the code under test, from the outermost to the innermost, each with its file and line."""
     return " > ".join(
         f"`{frame.f_code.co_name}` ({Path(frame.f_code.co_filename).name}:{frame.f_lineno})" for frame in _own(stack)
     )
 
 
 def _code(stack: list[FrameType]) -> str:
-    """Return the line at which the last of these functions waits."""
+    """Return the line of code at which the innermost function of the code under test waits."""
     own = _own(stack)
     line = linecache.getline(own[-1].f_code.co_filename, own[-1].f_lineno).strip() if own else ""
     return f"\n    {line}" if line else ""

@@ -1,4 +1,4 @@
-"""Tools of all day tests: seeded inputs, dtypes, and the function that compares all arrays."""
+"""Tools for the tests of all days: seeded inputs, dtypes, and functions that compare arrays."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ over_dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dty
 
 
 class Inputs:
-    """A source of seeded arrays. Each draw gives other values, and the same seed gives the same arrays on every
+    """A source of random arrays. Each draw gives new values, but the same seed gives the same arrays on every
     machine."""
 
     def __init__(self, seed: int, dtype: mx.Dtype = mx.float32):
@@ -47,16 +47,16 @@ class Inputs:
 
 
 def array64(array: mx.array) -> np.ndarray:
-    """Return the same values in NumPy float64, in which the oracles compute.
+    """Return an array's values in NumPy float64, in which the oracles compute.
 
-    For an array of `Inputs`, these are the values that it was made with, because the code under test may have changed
-    it since.
+    For an array that `Inputs` has made, return the original values, because the code under test may have changed
+    the array.
     """
     made = _made.get(id(array))
     return made[1] if made else _values(array)
 
 
-_made: dict[int, tuple[mx.array, np.ndarray]] = {}  # by id, which stays unique because the arrays are kept here
+_made: dict[int, tuple[mx.array, np.ndarray]] = {}  # keyed by id; while the arrays are kept here, ids stay unique
 
 
 def _values(array: mx.array) -> np.ndarray:
@@ -66,11 +66,11 @@ def _values(array: mx.array) -> np.ndarray:
 def assert_close(
     got: Any, expected: Any, *, dtype: mx.Dtype = mx.float32, tolerance: float | None = None, what: str = ""
 ) -> None:
-    """Fail unless `got` is an mx.array of this dtype with the shape and values of `expected`. All comparisons of the
-    day tests call this.
+    """Fail unless `got` is an mx.array of this dtype with the shape and values of `expected`. The tests of all days
+    compare arrays with this function.
 
-    A value may differ by tolerance * (1 + |expected|), and must be NaN where NaN is expected. what: what `got` should
-    be, for the first line of a failure.
+    A value may differ by tolerance * (1 + |expected|), and must be NaN where NaN is expected. what: a description of
+    `got`, for the first line of a failure message.
     """
     __tracebackhide__ = True
     expected = array64(expected) if isinstance(expected, mx.array) else np.asarray(expected, np.float64)
@@ -94,7 +94,7 @@ def assert_close(
 
 
 def assert_attends(got: Any, expected: Any, **options: Any) -> None:
-    """Fail unless `got` is a tuple of output and weights, each as expected. options: those of `assert_close`."""
+    """Fail unless `got` is a tuple of the expected output and weights. options: passed on to `assert_close`."""
     __tracebackhide__ = True
     assert isinstance(got, tuple), f"expected a tuple of output and weights, got {type(got).__name__}"
     assert len(got) == 2, f"expected output and weights, got {len(got)} results"
@@ -103,7 +103,7 @@ def assert_attends(got: Any, expected: Any, **options: Any) -> None:
 
 
 def assert_unchanged(before: list[np.ndarray], *arrays: mx.array) -> None:
-    """Fail if an input has changed: `x *= 2` writes into the caller's array."""
+    """Fail if an array has changed since `before`: code such as `x *= 2` writes into the caller's array."""
     __tracebackhide__ = True
     for i, (old, array) in enumerate(zip(before, arrays, strict=True)):
         record(_values(array), str(array.dtype), 0)

@@ -30,7 +30,7 @@ def causal_mask(L: int, S: int) -> Array:
 
 
 def grouped_attention(q: Array, k: Array, v: Array, scale: float | None = None, mask: Array | None = None) -> Array:
-    """Compute one query head after the other."""
+    """Compute the attention of one query head after the other."""
     share = q.shape[-3] // k.shape[-3]
     full = None if mask is None else np.broadcast_to(mask, (*q.shape[:-1], k.shape[-2]))
     heads = [

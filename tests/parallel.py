@@ -1,6 +1,6 @@
-"""Contexts that change how kernels share their work and what they may read.
+"""Contexts that change how kernels share their work among threads, and what memory kernels may read.
 
-Begin a block after the first kernel of a test: that kernel raises a stub's error before the MLX extension is used.
+Call a kernel once before you enter a context, so that a stub raises its error before the MLX extension is used.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ def threads(impl: Any, count: int) -> Iterator[None]:
 
 
 def parts_of(impl: Any, run: Callable[[], object]) -> int:
-    """Return into how many parts the kernels that `run` calls divide their work among several threads."""
+    """Return how many parts of work the kernels that `run` calls share out among several threads."""
     before = impl.native.extension.shared_parts()
     run()
     return int(impl.native.extension.shared_parts() - before)
 
 
 def assert_shared(impl: Any, run: Callable[[], object]) -> None:
-    """Fail unless kernels that `run` calls share their work among several threads."""
+    """Fail unless the kernels that `run` calls share their work among several threads."""
     __tracebackhide__ = True
     if parts_of(impl, run) < 2:
         pytest.fail(
@@ -45,7 +45,7 @@ def assert_shared(impl: Any, run: Callable[[], object]) -> None:
 
 @contextmanager
 def race_injection(impl: Any) -> Iterator[None]:
-    """Stop the first part of each kernel's work in the middle, until all other parts are done."""
+    """In the block, stop the first part of each kernel's work in the middle, until all other parts are done."""
     extension = impl.native.extension
     extension.set_race_injection(True)
     try:
@@ -56,7 +56,7 @@ def race_injection(impl: Any) -> Iterator[None]:
 
 @contextmanager
 def guarded(impl: Any) -> Iterator[None]:
-    """Raise an error in a kernel that reads past the end of an input, even if it does not use the value."""
+    """In the block, raise an error if a kernel reads past the end of an input, even if the value is not used."""
     extension = impl.native.extension
     extension.guard_inputs(True)
     try:

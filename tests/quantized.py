@@ -21,12 +21,12 @@ __all__ = [
     "rows",
 ]
 
-ROUNDED_ONCE = {mx.float32: 1e-5, mx.float16: 6e-4, mx.bfloat16: 4.5e-3}  # for float32 sums with one rounding
+ROUNDED_ONCE = {mx.float32: 1e-5, mx.float16: 6e-4, mx.bfloat16: 4.5e-3}  # for float32 sums that are rounded once
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """A matrix as `quantize` packs it."""
+    """A quantised matrix, in the form that `quantize` returns."""
 
     packed: mx.array
     scales: mx.array
@@ -48,7 +48,7 @@ class Matrix:
 
 
 def matrix(seed: int, O: int, I: int, bits: int = 4, group_size: int = 64, dtype: mx.Dtype = mx.float32) -> Matrix:
-    """Return a random matrix with values around 1, from all levels, with signed scales and biases of this dtype."""
+    """Return a random O x I matrix with values around 1 and all levels, and with signed scales and biases."""
     words = np.random.RandomState(seed).randint(0, 2**32, (O, I * bits // 32), np.uint32)
     inputs = Inputs(seed, dtype)
     scales = inputs.normal(O, I // group_size, scale=2 / 2**bits)
@@ -57,7 +57,7 @@ def matrix(seed: int, O: int, I: int, bits: int = 4, group_size: int = 64, dtype
 
 
 def rows(seed: int, *shape: int, dtype: mx.Dtype = mx.float32) -> mx.array:
-    """Return an x whose products with such a matrix are around 1."""
+    """Return random rows whose products with a matrix from `matrix` are around 1."""
     return Inputs(seed, dtype).normal(*shape, scale=max(shape[-1], 1) ** -0.5)
 
 
@@ -73,8 +73,8 @@ def assert_product(
 def assert_product_cancels(product: Callable[..., Any], dtype: mx.Dtype) -> None:
     """Fail unless large products of both signs cancel exactly.
 
-    They would not if weights around 16 were rounded to 16 bits, or float32 scales and biases to the dtype of x. Every
-    sum is exact in float32, in any order.
+    The products would not cancel if weights around 16 were rounded to 16 bits, or float32 scales and biases to the
+    dtype of x. Every sum is exact in float32, in any order.
     """
     __tracebackhide__ = True
     packed = matrix(499, 9, 448).packed
@@ -88,7 +88,7 @@ def assert_product_cancels(product: Callable[..., Any], dtype: mx.Dtype) -> None
 
 
 def assert_product_in_turns(impl: Any, product: Callable[..., Any], x: mx.array, w: Matrix) -> None:
-    """Fail unless product(x, w) is x W^T every time, while one part is stopped until all others are done."""
+    """Fail unless product(x, w) is x W^T in each of 16 calls. One part of the work waits until all others are done."""
     __tracebackhide__ = True
     product(x[:1], *w.arguments)
     expected = array64(x) @ w.dense.T

@@ -1,5 +1,5 @@
-"""A model whose steps stall until they are released, so that no clock is needed to see which code waits for which
-step."""
+"""A model whose steps stall until they are released. It shows, without a clock, which step the code under test waits
+for."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tiny_llm_models import bundled
 __all__ = ["steps_ahead", "steps_submitted"]
 
 READERS = 4  # the number of MLX's threads that read files
-LOOKS, PAUSE = 60, 0.02  # a step goes on after this many looks, this many seconds apart
+LOOKS, PAUSE = 60, 0.02  # a stalled step goes on after this many checks, this many seconds apart
 FILE = bundled("story") / "model.safetensors"
 
 
 class Gate(io.BytesIO):
-    """A file of one number that blocks the thread that reads it until the gate is opened."""
+    """A file of one number. A thread that reads the number waits until the gate is open."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Gate(io.BytesIO):
         self._size = self.tell()
         self.seek(0)
         self.is_reached, self.is_open = threading.Event(), threading.Event()
-        self.was_in_vain = False  # whether it was never opened
+        self.was_in_vain = False  # whether the gate was still closed after all checks
 
     def readinto(self, buffer: Any) -> int:
         if self.tell() + len(buffer) >= self._size:  # the number itself, not the header
@@ -46,7 +46,7 @@ class Gate(io.BytesIO):
 
 
 class Stop:
-    """A stop that keeps MLX from reading any file until it is opened, because all reading threads wait at gates."""
+    """A stop for all file reading in MLX: until `open` is called, all of MLX's reading threads wait at gates."""
 
     def __init__(self) -> None:
         self._gates = [Gate() for _ in range(READERS)]
@@ -64,7 +64,7 @@ class Stop:
         return any(gate.was_in_vain for gate in self._gates)
 
     def drop(self) -> None:
-        """Return when MLX's threads have dropped the files. They must not do so while Python exits."""
+        """Return when MLX's threads have dropped the gates: they must not drop any while Python exits."""
         dropped = [threading.Event() for _ in self._gates]
         for event in dropped:
             weakref.finalize(self._gates.pop(), event.set)
@@ -78,17 +78,17 @@ def _streams() -> list[mx.Stream]:
 
 
 class StallingModel:
-    """A model in which t + 1 follows token t. A step needs a number from a file, which is not read until the next step
-    begins.
+    """A model that predicts t + 1 after token t. Each step needs a number from a file, and MLX can read the file only
+    when the next step begins.
 
-    After code has waited for a step in vain, no other step stalls.
+    After code has waited for a step in vain, later steps do not stall.
     """
 
     def __init__(self) -> None:
         self.config = SimpleNamespace(max_position_embeddings=64, vocab_size=23, num_hidden_layers=1)
         self.layers = [None]
         self.num_steps = 0
-        self.in_vain: list[int] = []  # the numbers of steps that were awaited in vain
+        self.in_vain: list[int] = []  # the numbers of the steps that code has waited for in vain
         self._stop: Stop | None = None
 
     def __call__(self, tokens: mx.array, cache: Any) -> mx.array:
@@ -106,7 +106,7 @@ class StallingModel:
         return (mx.arange(23) == hidden + 1).astype(mx.float32)  # B, L, V
 
     def go_on(self) -> None:
-        """Release the step that was begun last."""
+        """Release the last step that has begun."""
         if self._stop is not None:
             self._stop.open()
             if self._stop.was_in_vain:
@@ -116,10 +116,10 @@ class StallingModel:
 
 
 class HeavyModel(StallingModel):
-    """A model whose steps each make one large, lasting array, so that MLX's memory use tells how many steps were
+    """A model that keeps one large array per step, so that MLX's memory use tells how many steps have been
     computed."""
 
-    SIZE = 2**22  # float32 values, far more than all other arrays of the test
+    SIZE = 2**22  # float32 values per array, far more than all other arrays of the test have
 
     def __init__(self) -> None:
         super().__init__()
@@ -134,13 +134,13 @@ class HeavyModel(StallingModel):
         return self._made[-1][..., :1]
 
     def num_computed(self) -> int:
-        """Return how many steps are computed when everything that was submitted is."""
+        """Wait until MLX has computed everything that was submitted. Return how many steps are computed by then."""
         mx.synchronize()
         return round((mx.get_active_memory() - self._before) / (4 * self.SIZE))
 
 
 async def steps_submitted(impl: Any, count: int) -> list[int]:
-    """Return how many steps MLX has computed when each of `count` tokens arrives, before the next one is requested."""
+    """For each of `count` tokens, return how many steps MLX has computed before the next token is requested."""
     with mx.stream(mx.cpu):
         model = HeavyModel()
         tokens = impl.generate.generate_ahead(model, [3], lambda logits, tokens: mx.argmax(logits, axis=-1), count)
@@ -148,8 +148,8 @@ async def steps_submitted(impl: Any, count: int) -> list[int]:
 
 
 async def steps_ahead(impl: Any, count: int) -> list[list[int]]:
-    """Return three lists: `count` tokens of `generate_ahead`; how many steps had begun when each arrived; and the steps
-    that were awaited before the next one began, or although nothing needed them yet."""
+    """Return three lists: `count` tokens of `generate_ahead`; for each token, how many steps had begun when it arrived;
+    and the numbers of the steps that code waited for too early, before the next step had begun."""
     found: list[int] = []
     begun: list[int] = []
     with mx.stream(mx.cpu):
