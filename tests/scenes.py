@@ -1,8 +1,8 @@
 """Scenes around a server, played with the code under test. Each scene returns what it saw.
 
-An engine that is controlled by hand takes the place of the real one, and a list that of the client. `memory_of_a_token`
-and the steps, of week 2, need no server. In grading, a scene runs in the submission's process, which learns nothing
-about the expected result, because the scene returns only data.
+`Steps`, an engine that the scene controls, takes the place of the real engine, and `Client` that of a real client.
+`memory_of_a_token`, `steps_ahead` and `steps_submitted` belong to week 2, and need no server. In grading, a scene runs
+in the submission's process. That process does not learn the expected result, because a scene only returns data.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from stalled import steps_ahead, steps_submitted
 __all__ = ["Jobs", "memory_of_a_token", "play", "settle", "steps_ahead", "steps_submitted"]
 
 Scene: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
-PATIENCE, SHORT_PATIENCE = 10.0, 1.0  # seconds; the shorter one after a first hang, and for known mistakes
+PATIENCE, SHORT_PATIENCE = 10.0, 1.0  # seconds; SHORT_PATIENCE holds after a first hang, and for known mistakes
 PAUSE = 0.02  # seconds between two looks at a scene
-MAX_STEPS = 200  # of the engine; several times more than a scene needs
+MAX_STEPS = 200  # of the engine; several times as many as a scene needs
 _hung: list[str] = []  # the scenes in this process that hung
 _watch: ContextVar[Watch | None] = ContextVar("_watch", default=None)  # the watch of the scene that runs
 
 
 def play(impl: Any, scene: Scene, *arguments: Any) -> Any:
-    """Return what the scene saw. Raise the scene's error, or a HangError if it does not end."""
+    """Play a scene, and return what it saw. Raise the scene's error, or a HangError if the scene does not end."""
     from tiny_llm_course.diagnosis.package_under_test import Package, is_replayed
 
     __tracebackhide__ = True
@@ -74,16 +74,16 @@ def play(impl: Any, scene: Scene, *arguments: Any) -> Any:
 
 
 class Clock:
-    """A clock that counts the seconds in which this process computes or waits, but not those in which it waits for a
-    processor."""
+    """A clock that counts the seconds in which this process computes or sleeps, but not those in which other processes
+    keep it from computing."""
 
     def __init__(self) -> None:
         self._total = 0.0
         self._now, self._computed = time.monotonic(), time.process_time()
 
     def seconds(self) -> float:
-        """Return the seconds so far. Call it after each PAUSE: longer gaps without computing count as time of other
-        processes."""
+        """Return the seconds counted so far. Call this method after each PAUSE: if more time has passed almost without
+        computing, the clock takes the rest for time of other processes."""
         before, computed = self._now, self._computed
         self._now, self._computed = time.monotonic(), time.process_time()
         used, passed = self._computed - computed, self._now - before
@@ -92,8 +92,8 @@ class Clock:
 
 
 async def whole(scene: Coroutine[Any, Any, Any], patience: float = PATIENCE) -> Any:
-    """Return what a scene saw. Raise a HangError if the scene takes longer than this, or when all of its threads
-    wait."""
+    """Return what a scene saw. Raise a HangError if the scene takes more than `patience` seconds, or if all of its
+    threads wait in vain."""
     loop, threads = asyncio.get_running_loop(), threading.enumerate()
     loop.slow_callback_duration = PATIENCE  # in debug mode, the loop logs slower callbacks
     playing, stuck = asyncio.ensure_future(scene), loop.create_future()
@@ -111,13 +111,13 @@ async def whole(scene: Coroutine[Any, Any, Any], patience: float = PATIENCE) -> 
 
 
 async def settle(turns: int = 100) -> None:
-    """Give the loop this many turns, far more than any answer needs. Without a clock, every run sees the same."""
+    """Let the loop run for this many turns, by default more than any answer needs. Unlike seconds, turns never vary."""
     for _ in range(turns):
         await asyncio.sleep(0)  # takes one turn, but no time
 
 
 async def pass_time(seconds: float) -> None:
-    """Give the loop turns until this many seconds have passed."""
+    """Let the loop run for this many seconds."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     while loop.time() < end:
@@ -125,17 +125,17 @@ async def pass_time(seconds: float) -> None:
 
 
 class Jobs(SimpleQueue[Any]):
-    """An engine's queue of jobs, which notes how the engine's thread waits for a job."""
+    """An engine's queue of jobs. It records whether the engine's thread sleeps while it waits for a job."""
 
     def __init__(self) -> None:
         super().__init__()
         self.turns = Turns()
         self._looks = 0
-        self._resting: asyncio.Future[bool] | None = None  # while `rest` waits
+        self._resting: asyncio.Future[bool] | None = None  # set while `rest` waits
 
     async def rest(self, served: Any) -> bool:
-        """Return when the idle engine's thread sleeps until a job arrives, or when it has looked for a job ten times
-        without sleeping. The result tells whether it sleeps."""
+        """Wait until the idle engine's thread goes to sleep, or has looked for a job ten times without sleeping. Return
+        whether the thread sleeps."""
         resting = asyncio.get_running_loop().create_future()
         await served.call(lambda engine: self._watch(resting))
         return await resting
@@ -168,14 +168,14 @@ class Jobs(SimpleQueue[Any]):
 
 
 def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., Any], *arguments: Any) -> None:
-    """Have the loop call this function, from any thread, unless the scene is over."""
+    """Make the loop call this function, unless the scene is over. Any thread may call `_tell`."""
     with suppress(RuntimeError):  # the loop is closed
         loop.call_soon_threadsafe(callback, *arguments)
 
 
 class Work:
-    """A request that an engine gives `count` tokens: 10, 11, 12, ... Its text comes one step later than its tokens, and
-    the rest of it with the last token."""
+    """A request for `count` tokens: 10, 11, 12, ... The text of a token comes one step after the token, but the text of
+    the last token comes with this token."""
 
     def __init__(self, id: str, count: int = 3, has_text: bool = True):
         self.id, self.count = id, count
@@ -197,10 +197,10 @@ class Work:
 
 
 class Steps:
-    """An engine that logs what happens to it, in `log`.
+    """An engine that writes its calls and steps into `log`.
 
-    A step ends when the loop takes its next turn, so the engine cannot outrun a slow loop. is_paced: a step waits until
-    it is allowed to end. turns: in each step, only one of the requests gets a token.
+    A step ends when the loop takes its next turn, so the engine cannot outrun a slow loop. is_paced: whether each step
+    waits until `allow` permits its end. turns: whether each step computes a token for only one of the requests.
     """
 
     def __init__(self, is_paced: bool = False, turns: bool = False):
@@ -261,7 +261,7 @@ class Steps:
         chosen = self.scheduler[:1] if self._turns else self.scheduler
         for work in chosen:
             work.go_on()
-            del self.works[work.id]  # the request leaves at its end
+            del self.works[work.id]  # the request moves to the end of the queue, or leaves if it has finished
             if work.finish_reason is None:
                 self.works[work.id] = work
         return chosen
@@ -277,11 +277,11 @@ class Steps:
         self.allow()
 
     async def in_step(self) -> None:
-        """Wait until a step has begun that is not allowed to end yet."""
+        """Wait until the engine is in a step that is not allowed to end yet."""
         await self._has_begun.wait()
 
     def end(self) -> None:
-        """Make every later use of this engine end its thread."""
+        """From now on, make every use of this engine end the thread that uses it."""
         self.is_over = True
         self.go_on()
 
@@ -289,8 +289,8 @@ class Steps:
 async def _served(
     impl: Any, engine: Steps, body: Callable[[Any], Coroutine[Any, Any, Any]], max_requests: int = 64
 ) -> Any:
-    """Return what a scene saw in which this engine serves. Stop it afterwards, and raise what broke the engine's
-    thread."""
+    """Start an AsyncEngine that uses this engine, and return what `body`, the scene, saw. Then stop the AsyncEngine. If
+    an error has broken the engine's thread, raise this error."""
     whole = impl.serving.async_engine.AsyncEngine(lambda: engine, max_requests)
     whole._jobs = Jobs()
     await whole.start()
@@ -316,7 +316,7 @@ def told(update: Any) -> tuple[list[int], str, str | None, str]:
 
 
 class Watched(asyncio.Queue[Any]):
-    """A queue that belongs to the thread that makes it."""
+    """A queue that only the thread that made it may put items into."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -335,7 +335,7 @@ def _stream(impl: Any) -> Any:
 
 
 async def begun(impl: Any, served: Any, *works: Work) -> list[Any]:
-    """Return the streams of requests that the engine gets from now on."""
+    """Begin these requests in one job, and return their streams."""
 
     def begin(engine: Steps) -> None:
         for work, stream in zip(works, streams, strict=True):
@@ -347,7 +347,7 @@ async def begun(impl: Any, served: Any, *works: Work) -> list[Any]:
 
 
 async def rest_of(stream: Any) -> list[Any]:
-    """Return all updates up to the last one."""
+    """Wait for a stream's remaining updates, and return them."""
     seen = []
     while not seen or seen[-1][2] is None:
         seen.append(told(await stream.updates.get()))
@@ -363,7 +363,7 @@ async def collected(served: Any, work: Work) -> list[Any]:
 
 
 async def name_of(error: Awaitable[Any]) -> str:
-    """Return the name of the error that is raised."""
+    """Await `error`. Return the name of the error that it raises, or "nothing"."""
     try:
         await error
     except Exception as raised:
@@ -377,7 +377,7 @@ async def name_of(error: Awaitable[Any]) -> str:
 
 
 async def published(impl: Any, count: int, at: list[int], has_text: bool = True) -> list[Any]:
-    """Publish the updates of a request of `count` tokens from another thread, when it has these numbers of tokens."""
+    """From another thread, publish an update of a request at each of these token counts. Return the updates."""
     stream = _stream(impl)
     stream.request = work = Work("a", count, has_text)
     for number in at:
@@ -397,7 +397,7 @@ async def published_error(impl: Any) -> Any:
 
 
 async def kept(impl: Any) -> list[Any]:
-    """Return an update before and after the request goes on."""
+    """Return the contents of one update twice: before and after its request goes on."""
     stream = _stream(impl)
     stream.request = work = Work("a", 5)
     work.go_on()
@@ -410,7 +410,7 @@ async def kept(impl: Any) -> list[Any]:
 
 
 async def busy_loop(impl: Any) -> list[Any]:
-    """Publish while the loop is busy. Return whether that waits, and the updates that arrive when the loop has time."""
+    """Publish while the loop is busy. Return whether `publish` waits, and the updates that arrive after that."""
     stream = _stream(impl)
     stream.request = Work("a", 3)
 
@@ -454,7 +454,7 @@ async def three_requests(impl: Any, turns: bool) -> dict[str, Any]:
 
 
 async def where_the_engine_is_used(impl: Any) -> list[Any]:
-    """Return in how many threads the engine is used, and whether the loop's is one of them."""
+    """Return how many threads use the engine, and whether the loop's thread is one of them."""
 
     async def body(served: Any) -> None:
         [stream] = await begun(impl, served, Work("a"))
@@ -467,7 +467,7 @@ async def where_the_engine_is_used(impl: Any) -> list[Any]:
 
 
 async def jobs_during_a_step(impl: Any) -> list[str]:
-    """Return what the engine does if three jobs arrive while it computes."""
+    """Return the log of an engine if three jobs arrive while it computes a step."""
 
     def job(number: int) -> Any:
         def note(engine: Steps) -> None:
@@ -491,7 +491,7 @@ async def jobs_during_a_step(impl: Any) -> list[str]:
 
 
 async def answers_of_jobs(impl: Any) -> list[Any]:
-    """Return the answers of fifty jobs without a step, then of one that fails, then of one after it."""
+    """Return the order of fifty jobs without a step, the error of a job that fails, and the answer of a later job."""
 
     def fails(engine: Steps) -> None:
         raise ValueError("expected something else")
@@ -506,7 +506,7 @@ async def answers_of_jobs(impl: Any) -> list[Any]:
 
 
 async def sleeps_without_work(impl: Any) -> bool:
-    """Tell whether the engine's thread sleeps after a request, when no job arrives."""
+    """Tell whether the engine's thread sleeps when a request has ended and no job arrives."""
 
     async def body(served: Any) -> bool:
         await answer_to(impl, served, Work("a"))
@@ -526,7 +526,7 @@ async def after_a_pause(impl: Any) -> list[Any]:
 
 
 async def failing_step(impl: Any, kind: str = "RuntimeError") -> list[Any]:
-    """Return the last updates of two requests whose step fails with this error, and of a later request."""
+    """Return the last updates of two requests whose step raises this error, and the last update of a later request."""
 
     async def body(served: Any) -> list[Any]:
         streams = await begun(impl, served, Work("a"), Work("b"))
@@ -541,8 +541,8 @@ async def failing_step(impl: Any, kind: str = "RuntimeError") -> list[Any]:
 
 
 async def stopped_with_work(impl: Any, steps: int = 4) -> list[Any]:
-    """Call `stop` in the first step of a request of this many steps. Return its updates, and the answer of a later
-    job."""
+    """Call `stop` in the first step of a request that takes `steps` steps. Return the request's updates, and the answer
+    of a later job."""
 
     async def body(served: Any) -> list[Any]:
         [stream] = await begun(impl, served, Work("a", steps))
@@ -561,7 +561,7 @@ async def stopped_with_work(impl: Any, steps: int = 4) -> list[Any]:
 
 
 async def stopped_too_late(impl: Any) -> Any:
-    """Return the last update of a request that does not end in the time that `stop` gives it."""
+    """Return the finish reason and the error of a request that is not done in the time that `stop` allows."""
 
     async def body(served: Any) -> Any:
         [stream] = await begun(impl, served, Work("a", 10**9))
@@ -587,7 +587,7 @@ async def generated(impl: Any) -> list[Any]:
 
 
 async def as_they_come(impl: Any) -> list[list[int]]:
-    """Return the tokens of each update, and how many steps were allowed before it was awaited."""
+    """For each update, return its tokens and how many steps had been allowed when it was awaited."""
 
     async def body(served: Any) -> list[list[int]]:
         updates, seen = served.generate(lambda: Work("a", 3)), []
@@ -632,7 +632,7 @@ async def _all(updates: AsyncGenerator[Any, None]) -> None:
 
 
 async def open_for(impl: Any, max_requests: int, running: int, count: int | None, is_stopped: bool) -> str:
-    """Return the result of `check_open` for `count` more requests when this many are running."""
+    """Call `check_open` for `count` more requests while `running` others run. Return "open" or the error's name."""
 
     async def body(served: Any) -> str:
         updates = [served.generate(lambda number=number: Work(str(number), 10**9)) for number in range(running)]
@@ -656,7 +656,7 @@ async def open_for(impl: Any, max_requests: int, running: int, count: int | None
 
 
 async def open_when_broken(impl: Any) -> str:
-    """Return the error of `check_open` after the engine's thread has failed."""
+    """Return the name of the error of `check_open` after the engine's thread has failed."""
     served = impl.serving.async_engine.AsyncEngine(Steps)
     served.error = RuntimeError("no such thing")
     try:
@@ -667,8 +667,8 @@ async def open_when_broken(impl: Any) -> str:
 
 
 async def refused_again(impl: Any) -> list[Any]:
-    """Return the errors of two requests that arrive while the only allowed one runs, and then the number of
-    requests."""
+    """Return the names of the errors of two requests that arrive while the only allowed request runs, and then
+    `num_requests`."""
 
     async def body(served: Any) -> list[Any]:
         running = served.generate(lambda: Work("a", 10**9))
@@ -682,8 +682,8 @@ async def refused_again(impl: Any) -> list[Any]:
 
 
 async def refused(impl: Any) -> list[Any]:
-    """Start two requests where one is allowed. Return what the second gets, whether it was made, what the engine saw of
-    it, and what a third one gets when the first has ended."""
+    """Start two requests where one is allowed. Return the second one's error, whether it was made, its entries in the
+    engine's log, and the last update of a third request, which starts when the first has ended."""
 
     async def body(served: Any) -> list[Any]:
         def make() -> Work:
@@ -703,8 +703,8 @@ async def refused(impl: Any) -> list[Any]:
 
 
 async def counted(impl: Any) -> list[int]:
-    """Return `num_requests` before, while two run, when one is closed, when the engine refuses one, and when all are
-    closed."""
+    """Return `num_requests` before any request, while two requests run, after one is closed, after the engine has
+    refused one, and after all are closed."""
 
     async def body(served: Any) -> list[int]:
         seen = [served.num_requests]
@@ -723,7 +723,7 @@ async def counted(impl: Any) -> list[int]:
 
 
 async def refused_by_the_engine(impl: Any) -> list[Any]:
-    """Return the errors of a request that cannot be made and of one that the engine refuses, and the open streams."""
+    """Return two errors: of a request that cannot be made, and of one that is refused. Also return the open streams."""
 
     async def body(served: Any) -> list[Any]:
         def make() -> Work:
@@ -736,7 +736,7 @@ async def refused_by_the_engine(impl: Any) -> list[Any]:
 
 
 async def left(impl: Any, how: str) -> list[Any]:
-    """Let a client leave after the first update. Return what the engine saw of its request, and the open streams."""
+    """Let a client leave after the first update. Return its request's entries in the log, and the open streams."""
 
     async def body(served: Any) -> list[Any]:
         updates = served.generate(lambda: Work("a", 10**9))
@@ -762,7 +762,7 @@ def _of(id: str, engine: Steps) -> list[str]:
 
 
 async def left_before_it_began(impl: Any) -> list[Any]:
-    """Cancel a client while the engine is in a step. Return the engine's requests and the open streams afterwards."""
+    """Cancel a client whose request waits for the end of a step. Return the engine's requests and the open streams."""
 
     async def body(served: Any) -> list[Any]:
         first = asyncio.ensure_future(collected(served, Work("a", 5)))
@@ -780,7 +780,7 @@ async def left_before_it_began(impl: Any) -> list[Any]:
 
 
 async def closed_during_a_step(impl: Any) -> list[Any]:
-    """Tell whether a client that leaves has to wait for the engine's step, and return what the engine saw."""
+    """Return whether a client that leaves has to wait for the end of a step, and its request's entries in the log."""
 
     async def body(served: Any) -> list[Any]:
         updates = served.generate(lambda: Work("a", 10**9))
@@ -799,7 +799,7 @@ async def closed_during_a_step(impl: Any) -> list[Any]:
 
 
 async def after_the_end(impl: Any) -> list[Any]:
-    """Return the open streams and the engine's log after a request has ended by itself."""
+    """Return the open streams and a request's entries in the log after the request has ended by itself."""
 
     async def body(served: Any) -> list[Any]:
         await collected(served, Work("a"))
@@ -823,7 +823,7 @@ async def failed_request(impl: Any) -> list[Any]:
 
 
 async def stopped(impl: Any) -> list[Any]:
-    """Return the result of a request that does not end in the time that `stop` gives it, and that of the next one."""
+    """Return the finish reason of a request that `stop` cuts off, and the error of a request after `stop`."""
 
     async def body(served: Any) -> list[Any]:
         waiting = asyncio.ensure_future(collected(served, Work("a", 10**9)))
@@ -844,8 +844,8 @@ async def stopped(impl: Any) -> list[Any]:
 class Client:
     """The client of an ASGI application.
 
-    messages: the messages that it sends before it waits. sent: the messages that it was sent. log: these and other
-    events, in order. takes: how many messages it accepts before `send` waits until it accepts more.
+    messages: the types of the messages that the client sends before it waits. sent: the messages that it has accepted.
+    log: these messages and other events, in order. takes: how many messages it accepts until `takes_all` is set.
     """
 
     def __init__(self, *messages: str, takes: float = math.inf):
@@ -889,10 +889,10 @@ def open_tasks() -> set[Any]:
 async def ended(
     impl: Any, client: Client, timeout: float | None, turns: int | None, error: BaseException | None = None
 ) -> list[Any]:
-    """Run some work that takes this many turns of the loop. Return its result, its log, and how many tasks are left.
+    """Await work in `until_gone`. Return the result, the client's log, and how many tasks are left.
 
-    The result of an ApiError includes what a client is told, in lists, because grading passes on no nested dicts.
-    turns: None means that the work never ends by itself. error: what the work raises at its end.
+    For an ApiError, the result includes the response's body as lists, because grading passes on no nested dicts. turns:
+    how many turns of the loop the work takes; None: it never ends by itself. error: what it raises at its end.
     """
 
     async def work() -> str:
@@ -936,7 +936,7 @@ async def work_that_was_too_slow_itself(impl: Any, timeout: float | None) -> lis
 
 
 async def work_that_was_cancelled(impl: Any) -> str:
-    """Return what is raised if the work raises a CancelledError although `until_gone` was not cancelled."""
+    """Return the name of what `until_gone` raises if the work raises a CancelledError but was not cancelled."""
     waiting = asyncio.ensure_future(ended(impl, Client(), None, 1, asyncio.CancelledError()))
     (found,) = await asyncio.gather(waiting, return_exceptions=True)
     if isinstance(found, NotImplementedError):
@@ -949,7 +949,7 @@ async def client_that_left_before(impl: Any) -> list[Any]:
 
 
 async def leaving(client: Client, coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Return the result of a coroutine whose client leaves while it waits."""
+    """Return the result of a coroutine whose client leaves while the coroutine waits."""
     waiting = asyncio.ensure_future(coroutine)
     await settle()
     client.left.set()
@@ -966,7 +966,7 @@ async def client_that_goes_on_sending(impl: Any) -> list[Any]:
 
 
 async def time_that_is_over_for_a_client_that_sends(impl: Any) -> list[Any]:
-    """Let a client send far more often than the time limit, and leave in the end."""
+    """Let a client send messages at far shorter intervals than the time limit, and leave after the last message."""
 
     async def receive() -> dict[str, Any]:
         await pass_time(0.02)
@@ -983,7 +983,7 @@ async def time_that_is_over(impl: Any, timeout: float = 0.02) -> list[Any]:
 
 
 async def cancelled(client: Client, coroutine: Coroutine[Any, Any, Any]) -> list[Any]:
-    """Cancel a coroutine while it waits. Return what it raises, the client's log, and how many tasks are left."""
+    """Cancel a waiting coroutine. Return the name of what it raises, the client's log, and how many tasks are left."""
     before = open_tasks()
     waiting = asyncio.ensure_future(coroutine)
     await settle()
@@ -995,7 +995,7 @@ async def cancelled(client: Client, coroutine: Coroutine[Any, Any, Any]) -> list
 
 
 async def waits_for_too_long(impl: Any) -> list[Any]:
-    """Cancel the coroutine that waits."""
+    """Cancel `until_gone` while it waits."""
     client = Client()
     return await cancelled(client, ended(impl, client, None, None))
 
@@ -1023,8 +1023,8 @@ async def encoded(impl: Any, event: str) -> str:
 
 
 async def events_of(client: Client, *steps: Any) -> AsyncGenerator[str, None]:
-    """Yield events. An int takes this many turns of the loop, a float this many seconds, an asyncio.Event is awaited,
-    and an error is raised."""
+    """Yield the steps that are strings, as events. Wait this many turns of the loop for an int, and this many seconds
+    for a float. Await an asyncio.Event, and raise an error."""
     try:
         for step in steps:
             if isinstance(step, Exception):
@@ -1043,7 +1043,7 @@ async def events_of(client: Client, *steps: Any) -> AsyncGenerator[str, None]:
 
 
 async def answered(impl: Any, client: Client, *steps: Any, timeout: float | None = None) -> dict[str, Any]:
-    """Return what a client is sent, and what is raised."""
+    """Stream events to a client. Return what the client has accepted, its log, what is raised, and the tasks left."""
     before = open_tasks()
     events = impl.serving.event_stream.EventStream(events_of(client, *steps), timeout)
     raised = "nothing"
@@ -1056,7 +1056,7 @@ async def answered(impl: Any, client: Client, *steps: Any, timeout: float | None
     starts = [message for message in client.sent if message["type"] == "http.response.start"]
     return {
         "raised": raised,
-        "log": list(client.log),  # a copy, because Python closes an open generator later
+        "log": list(client.log),  # a copy, because Python may close a generator later and extend the log
         "status": [message["status"] for message in starts],
         "headers": [[name.decode().lower(), value.decode()] for start in starts for name, value in start["headers"]],
         "bodies": [message["body"].decode() for message in client.sent if "body" in message],
@@ -1074,7 +1074,7 @@ async def some_events(impl: Any, *events: str) -> dict[str, Any]:
 
 
 async def events_while_they_come(impl: Any) -> list[str]:
-    """Return what the client has after the first event, while the second one is awaited."""
+    """Return the client's text while the second event is awaited, and its text in the end."""
     client, comes = Client("request"), asyncio.Event()
     waiting = asyncio.ensure_future(answered(impl, client, "one", comes, "two"))
     await settle()
@@ -1101,7 +1101,7 @@ async def time_over(impl: Any, *before: str) -> dict[str, Any]:
 
 
 async def time_over_although_events_come(impl: Any) -> dict[str, Any]:
-    """Send events that each come in time, but all together take far longer than the time limit."""
+    """Send events at far shorter intervals than the time limit, but for a far longer time in all."""
     steps = [step for number in range(25) for step in (str(number), 0.02)]
     return await answered(impl, Client("request"), *steps, timeout=0.1)
 
@@ -1120,7 +1120,7 @@ async def reader_that_was_never_there(impl: Any) -> dict[str, Any]:
 
 
 async def slow_reader(impl: Any) -> list[Any]:
-    """Return how many events were requested while the client had not taken the first one, and what arrived in the
+    """Return which events were requested while the client had taken no message yet, and which events arrived in the
     end."""
     client = Client("request", takes=0)
     waiting = asyncio.ensure_future(answered(impl, client, "one", "two", "three"))
@@ -1136,11 +1136,11 @@ async def slow_reader_that_leaves(impl: Any) -> dict[str, Any]:
 
 
 async def slow_reader_out_of_time(impl: Any) -> list[Any]:
-    """Let the time end for a client that took only the first event. Return the log when the last message is offered,
-    and what arrives when the client goes on."""
+    """Let the time limit end for a client that has taken only the first event. Return the log at the time when the last
+    message is offered, and all that has arrived after the client takes messages again."""
     client = Client("request", takes=2)
     waiting = asyncio.ensure_future(answered(impl, client, "one", "two", timeout=0.1))
-    last = asyncio.ensure_future(client.offered(4))  # after the start, the first event, and the second one
+    last = asyncio.ensure_future(client.offered(4))  # the message after the start and two events
     await asyncio.wait([waiting, last], return_when=asyncio.FIRST_COMPLETED)
     last.cancel()
     log = list(client.log)
@@ -1149,8 +1149,8 @@ async def slow_reader_out_of_time(impl: Any) -> list[Any]:
 
 
 async def time_over_at_the_start(impl: Any) -> dict[str, Any]:
-    """Let the time end while the start of the response is sent to a client that takes nothing. The client goes on if it
-    is offered something else."""
+    """Let the time limit end while the start of the response is offered to a client that takes nothing. When another
+    message is offered, the client takes all messages."""
     client = Client("request", takes=0)
     waiting = asyncio.ensure_future(answered(impl, client, "one", timeout=0.1))
     second = asyncio.ensure_future(client.offered(2))
@@ -1161,7 +1161,7 @@ async def time_over_at_the_start(impl: Any) -> dict[str, Any]:
 
 
 async def events_left_in_the_middle(impl: Any, how: str) -> list[str]:
-    """Cancel a response while it sends an event, or let `send` fail. Return what happened until the response ended."""
+    """Cancel a response while it sends a message, or let `send` fail. Return the log until the response ended."""
 
     async def send(message: dict[str, Any]) -> None:
         if how == "send fails":
@@ -1176,7 +1176,7 @@ async def events_left_in_the_middle(impl: Any, how: str) -> list[str]:
 
 
 async def cancelled_reader(impl: Any) -> list[Any]:
-    """End the server, which cancels its work."""
+    """Cancel a response while it waits for an event, as when the server ends."""
     client = Client("request")
     return await cancelled(client, answered(impl, client, "one", asyncio.Event()))
 
@@ -1185,8 +1185,8 @@ async def cancelled_reader(impl: Any) -> list[Any]:
 
 
 async def memory_of_a_token(impl: Any) -> dict[str, Any]:
-    """Return the bytes that two more tokens need in a layer whose arrays have room, the size of one array, and the
-    first stored values."""
+    """Store two more tokens in a layer whose arrays have room. Return how many bytes this takes, how many bytes one
+    array has, and the first stored value of each token."""
     layer = impl.kv_cache.KVCacheLayer(step=8192)
     prompt, new = mx.zeros((1, 1, 5, 32)), mx.arange(1.0, 3.0)[:, None] + mx.zeros((1, 1, 2, 32))
     layer.store(prompt, prompt + 1)
