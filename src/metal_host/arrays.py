@@ -1,4 +1,4 @@
-"""Conversion of MLX's arrays into buffers of bytes."""
+"""Conversion of MLX arrays into buffers of bytes."""
 
 import ctypes
 import math
@@ -19,7 +19,7 @@ _Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 def array_of(x: Any) -> mx.array:
-    """Return an input, which may be a number, as an array.
+    """Return an input of a kernel, an array or a number, as an array.
 
     Raises:
         MetalHostError: the input is complex.
@@ -31,7 +31,8 @@ def array_of(x: Any) -> mx.array:
 
 
 def buffer_of(parameter: Parameter, array: mx.array, is_contiguous: bool) -> Buffer:
-    """Return the buffer for an input, or for a fact about the input, such as its shape."""
+    """Return the buffer for an input, or for a fact about the input, such as its shape. is_contiguous: whether an input
+    that is not row-contiguous is copied."""
     values = _numpy(array)
     copied = 0 if values.flags.c_contiguous or not is_contiguous else values.nbytes
     if is_contiguous:
@@ -48,14 +49,14 @@ def buffer_of(parameter: Parameter, array: mx.array, is_contiguous: bool) -> Buf
 
 
 def filled_output(shape: Sequence[int], dtype: mx.Dtype, value: float | None) -> tuple[_Bytes, int]:
-    """Return an output's bytes, filled with `value` unless `value` is None, and the size of an element in bytes."""
+    """Return an output's bytes and the size of an element in bytes. value: of each element; None: all bytes are 0."""
     if value is None:
         return np.zeros(math.prod(shape) * dtype.size, np.uint8), dtype.size
     return _bytes(np.ascontiguousarray(_numpy(mx.full(shape, value, dtype)))), dtype.size
 
 
 def _numpy(array: mx.array) -> "np.ndarray[Any, np.dtype[Any]]":
-    """Return a NumPy array that shares the MLX array's memory. Elements in bfloat16 appear as uint16.
+    """Return a NumPy array that shares the MLX array's memory. bfloat16 elements appear as uint16.
 
     Raises:
         MetalHostError: the array is a placeholder of mx.compile or mx.vmap.

@@ -32,7 +32,7 @@ class KernelCall:
 
     @property
     def spaces(self) -> dict[str, str]:
-        """Return the address space (device or constant) of each buffer, keyed by the buffer's name in the body."""
+        """Return each buffer's address space (device or constant), keyed by the buffer's name in the kernel's body."""
         return {parameter.name: parameter.space for parameter in self.signature().parameters}
 
 
@@ -47,7 +47,7 @@ def watcher() -> Watcher | None:
 
 @contextmanager
 def watching(by: Watcher | None) -> Iterator[None]:
-    """Within the block, pass every kernel call of this thread to `by`. The kernel's caller receives the result of `by`.
+    """In the block, pass every kernel call of this thread to `by`. The kernel's caller receives what `by` returns.
 
     If `by` is None, the calls run as usual.
     """

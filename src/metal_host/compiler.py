@@ -105,7 +105,7 @@ def _compile_program(
 
 
 def _extract_symbols(linked: Path, found: Path) -> None:
-    """Save the program's line numbers on macOS, where only the temporary object file has these numbers."""
+    """Save the program's line numbers on macOS, where only a temporary object file contains these numbers."""
     symbols = f"{linked}.dSYM"
     run_tool(["xcrun", "dsymutil", str(linked), "-o", symbols])
     with suppress(OSError):  # there are no symbols, or another process saved them first

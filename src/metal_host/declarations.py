@@ -23,11 +23,11 @@ _NO_TYPES = frozenset(re.findall(r"\w+", _WORDS))
 class Variable(NamedTuple):
     name: str
     dimensions: str  # such as [4][8]
-    value: str  # its initialiser
+    value: str  # the initialiser with its "=", or ""
 
 
 class Declaration(NamedTuple):
-    """A declaration of one or more variables. type: the type without qualifiers. end: the index after the semicolon."""
+    """A declaration of one or more variables. type: without qualifiers. end: the index after the semicolon."""
 
     type: str
     qualifiers: frozenset[str]

@@ -16,8 +16,8 @@ _NOT_METAL = {"double", "dynamic_cast", "typeid", "throw", "goto", "thread_local
 
 
 def explain_errors(output: str, texts: Mapping[str, str]) -> str:
-    """List the first errors, each with its place, message and source line. texts: the kernel's texts, keyed by file
-    name."""
+    """List the first errors, each with its file, line number, message and line of code. texts: the kernel's texts,
+    keyed by file name."""
     errors: dict[tuple[str, int], str] = {}
     for file, line, message in _errors(output.splitlines(), texts):
         errors.setdefault((file, line), _plain(message, _text(file, line, texts, "")))
@@ -26,7 +26,7 @@ def explain_errors(output: str, texts: Mapping[str, str]) -> str:
 
 
 def listed(errors: Mapping[tuple[str, int], str], texts: Mapping[str, str], most: int = 3) -> str:
-    """List the first errors, each with its place and the line of the source there.
+    """List the first errors, each with its file, line number, message and line of code.
 
     errors: messages, keyed by file and line. texts: the kernel's texts, keyed by file name. most: how many errors are
         listed.
@@ -38,7 +38,7 @@ def listed(errors: Mapping[tuple[str, int], str], texts: Mapping[str, str], most
 
 
 def quoted(file: str, line: int, texts: Mapping[str, str]) -> str:
-    """Return a place and the text of the line there, such as "name.metal:3: x = y;"."""
+    """Return a file name, a line number and the code in that line, such as "name.metal:3: x = y;"."""
     return f"{file}:{line}:{_text(file, line, texts, ' ')}"
 
 
@@ -85,7 +85,7 @@ def _noted(lines: list[str], texts: Mapping[str, str]) -> tuple[str, int] | None
 
 
 def _plain(message: str, line: str) -> str:
-    """Write a message in Metal's words, without the names of our templates and namespaces."""
+    """Rewrite a message in Metal's words, without the names of metal_host's templates and namespaces."""
     if refused := re.search(r"attempt to use poisoned \"(\w+)\"", message):
         return _refusal(refused[1])
     if "attempt to use a poisoned identifier" in message:  # clang does not name the identifier
@@ -108,7 +108,7 @@ def _plain(message: str, line: str) -> str:
 
 
 def _variable(match: "re.Match[str]") -> str:
-    """Name an uninitialised variable and its element, without the names of our members between the two."""
+    """Name an uninitialised variable and its element, without the names of metal_host's members between them."""
     return f"'{match[1]}{(match[2] or '').replace('::', '.')}' "
 
 

@@ -24,11 +24,11 @@ class MetalHostError(RuntimeError):
 
 
 class MetalCompileError(MetalHostError):
-    """An error in a kernel's source: the compiler's first errors, with file and line."""
+    """Errors in a kernel's source. The message lists the first errors, each with its file and line."""
 
 
 class MetalKernelError(MetalHostError):
-    """An error of a running kernel, with the line of its source and the thread.
+    """An error of a running kernel. The message names the line of the source and the thread.
 
     kind: the error in one word, such as "race" or "bounds".
     parties: the threads that the message names; a race has two.

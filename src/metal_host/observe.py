@@ -1,4 +1,4 @@
-"""Observation of running kernels: how many bytes and accesses each buffer and variable has, or a record of every
+"""Observation of running kernels: counts of the bytes and accesses of each buffer and variable, or a record of every
 access."""
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,8 +35,8 @@ class Traffic:
     read, written: bytes; a byte counts each time that a thread reads or writes it.
     distinct_read, distinct_written: bytes; a byte counts once per call of the kernel.
     reads, writes: accesses of single threads. wide: how many of these accesses move 16 bytes or more.
-    together: accesses of simdgroups. The n-th accesses of a simdgroup's lanes at one place of the code count as one
-    access.
+    together: accesses of simdgroups. The n-th accesses of a simdgroup's lanes at the same place in the code count as
+    one access.
     lines: how many lines of 64 bytes the simdgroups' accesses to a buffer touch. Coalesced accesses touch the fewest
     lines.
     cycles: how many cycles the simdgroups' accesses to a threadgroup variable take, in a memory of 32 banks that each
@@ -83,7 +83,7 @@ class Counts:
     variables: dict[str, Traffic] = field(default_factory=dict)
 
     def add(self, other: "Counts") -> None:
-        """Add other counts, such as those of another process."""
+        """Add other counts to these counts, such as the counts of another process."""
         for name in ("calls", "threadgroups", "barriers", "simd_barriers", "simd_operations"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for group, added in ((self.buffers, other.buffers), (self.variables, other.variables)):
@@ -98,7 +98,7 @@ class Event:
     thread: the thread's number in the threadgroup.
     kind: "read", "write", "atomic read", "atomic write" or "wait".
     name: the buffer or threadgroup variable; for a wait, the barrier or the operation of a simdgroup.
-    offset, size: bytes; the offset is counted from the address that the kernel is given.
+    offset, size: in bytes; the offset is counted from the address that is passed to the kernel.
     item: the size in bytes of an element of that memory; an element of a float4 array has 16 bytes.
     file, line: a place in the kernel's text; "" and 0 if the place is unknown.
     """
@@ -210,8 +210,8 @@ def counting() -> Iterator[Counts]:
 def tracing(threadgroup: tuple[int, int, int] = (0, 0, 0)) -> Iterator[Trace]:
     """Record every access and wait of one threadgroup, in each kernel that this thread calls in the block.
 
-    The kernels run as in `counting`. A thread runs until it waits, so the order of events differs from a GPU, where
-    threads run at the same time. If a call ends in an error, its events end at the error. Each call keeps at most
+    The kernels run as in `counting`. A thread runs until it waits, so the order of events differs from that on a GPU,
+    where threads run at the same time. If a call ends in an error, its events end there. Each call keeps at most
     100,000 events.
     """
     events = Trace()

@@ -17,7 +17,7 @@ def lines_of(
 ) -> list[Place | None] | None:
     """For each hexadecimal address, return the innermost line of the kernel's own text to which the address belongs.
 
-    None stands for an address without such a line. The result is None if this machine has no tool that finds lines.
+    For an address without such a line, the list has None. Return None if this machine has no tool that finds lines.
     """
     places = calls_of(program, codes, texts, tools)
     return None if places is None else [next(iter(calls), None) for calls in places]
@@ -57,8 +57,8 @@ def _by_address(output: Sequence[str]) -> list[list[str]]:
 
 
 def _place(text: str, texts: Mapping[str, str]) -> Place | None:
-    """Read a place as addr2line writes it ("/tmp/x/name.metal:3 (discriminator 1)"), or as atos does ("f (in kernel)
-    (name.metal:3)")."""
+    """Read a place in the format of addr2line, "/tmp/x/name.metal:3 (discriminator 1)", or of atos, "f (in kernel)
+    (name.metal:3)"."""
     file, _, line = text.partition(" (d")[0].rstrip(")").rpartition(":")
     file = file.rsplit("/", 1)[-1].rsplit("(", 1)[-1]
     return (file, int(line)) if file in texts and line.isdigit() else None

@@ -15,8 +15,8 @@ _BEFORE_TYPE = QUALIFIERS | {"inline", "METAL_FUNC", "typename", "struct", "unsi
 def violations(source: str, outermost: str, before: str = "") -> Iterator[tuple[int, str]]:
     """Yield the line and the message of each violation.
 
-    outermost: the scope outside of all braces, KERNEL for a body and FILE for a header. before: the text before
-    `source`, which may name further types.
+    outermost: the scope outside of all braces, KERNEL for a body and FILE for a header. before: the text that
+    precedes `source` and may name further types.
     """
     tokens = tokenize(source)
     in_directive = directives(tokens)

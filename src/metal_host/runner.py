@@ -1,6 +1,6 @@
 """Runs of compiled kernels, each in a process of its own, so that a crash or an endless loop cannot harm the caller.
 
-Both processes map the request, an unnamed file that holds all buffers. The kernel's process answers with a few lines.
+Both processes map the request, an unnamed file that holds all buffers. The kernel's process prints its answer.
 """
 
 import mmap
@@ -31,7 +31,7 @@ _SLACK = 20  # wall-clock seconds allowed per second of processor time, because 
 class Buffer:
     """A buffer of a kernel.
 
-    origin: the byte to which the kernel's pointer points.
+    origin: the index of the byte to which the kernel's pointer points.
     gaps: for an input that is a view, one flag per byte, 1 for the bytes between elements.
     copied: how many bytes were copied because the input was not row-contiguous.
     """
@@ -74,7 +74,7 @@ class Options:
 class Outcome(NamedTuple):
     """The outcome of a run.
 
-    report: the description of a problem; empty if the run was correct.
+    report: the description of a problem; empty if there was none.
     observed: the lines that observe.py reads.
     results: the bytes of each output.
     """

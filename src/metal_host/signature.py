@@ -25,7 +25,7 @@ _TYPES = {
     "bfloat16": "bfloat16_t",
     "complex64": "complex64_t",
 }
-_ABOUT = {"shape": "int*", "strides": "int64_t*", "ndim": "int&"}  # a body that names x_shape gets x's shape
+_ABOUT = {"shape": "int*", "strides": "int64_t*", "ndim": "int&"}  # a body that names x_shape receives x's shape
 
 # The attributes of a thread, in MLX's order: the type, and the C++ expression for the value in `msl_thread`.
 ATTRIBUTES = {
@@ -112,8 +112,8 @@ def write_signature(
     template: Sequence[tuple[str, TypeOrNumber]],
     atomic_outputs: bool,
 ) -> Signature:
-    """Return the signature that MLX writes for a call. inputs, outputs: the name and the dtype of each array, and, for
-    inputs, the shape."""
+    """Return the signature that MLX writes for a call. inputs, outputs: the name and the dtype of each array, and the
+    shape of each input."""
     values = tuple(_template_value(*item) for item in template)
     parameters: list[Parameter] = []
     for index, (parameter, dtype, shape) in enumerate(inputs):

@@ -93,7 +93,7 @@ def _mixed(signature: Signature, texts: Mapping[str, str]) -> str:
 
 
 def _with_spaces(signature: Signature, texts: Mapping[str, str]) -> str:
-    """Write the text that clang only checks and never compiles."""
+    """Write the text that clang checks, but does not compile."""
     (body, source), (before, header) = texts.items()
     parameters = [p.declaration for p in signature.parameters]
     parameters += [f"{ATTRIBUTES[a][0]} {a}" for a in signature.attributes]
@@ -112,7 +112,7 @@ auto* msl_kernel_entry = &msl_kernel{signature.template_values};
 
 
 def _with_space(tokens: Sequence[Token], i: int) -> str:
-    """Rewrite a token for spaces.h, whose functions make vectors and cast pointers; `constant` stays."""
+    """Rewrite token i for spaces.h, whose functions make vectors and cast pointers. Keep `constant`."""
     text = on_cpu(tokens, i)
     if tokens[i].text in SPACES and _is_of_method(tokens, i):
         return ""  # clang rejects an address space there
@@ -136,9 +136,9 @@ def _is_of_method(tokens: Sequence[Token], i: int) -> bool:
 
 
 def _end_of_cast(tokens: Sequence[Token], i: int) -> int:
-    """Return the index at which the cast `(device T*)` that begins at token i ends, or 0.
+    """Return the index of the bracket that ends the cast `(device T*)` at token i.
 
-    0 means that no such cast begins at token i, or that an operator before the cast binds to the cast.
+    Return 0 if no such cast begins at token i, or if an operator before the cast binds to the cast.
     """
     if tokens[i].text != "(":
         return 0

@@ -1,4 +1,4 @@
-"""Tokens of Metal source. Joined again, the tokens give exactly the same source."""
+"""Tokens of Metal source. The tokens, joined again, are exactly the source."""
 
 import re
 from collections.abc import Sequence

@@ -77,7 +77,7 @@ class Toolchain:
         return ("-no-pie", "-fno-pie", *(("-fuse-ld=gold",) if has_gold else ()))
 
     def addr2line(self) -> str | None:
-        """Return the tool that finds the source line of an address in a program. Return None without such a tool."""
+        """Return the tool that finds an address's source line in a program. Return None if there is no such tool."""
         names = ["llvm-addr2line", "addr2line", f"{self.triple}-addr2line"]
         return next((tool for name in reversed(names) if self._reads(name) and (tool := shutil.which(name))), None)
 
@@ -141,8 +141,8 @@ def whole(place: Path) -> Iterator[Path]:
 
 
 def recent_clang() -> Toolchain | None:
-    """Return a clang of version 16 or later: the one that METAL_HOST_CLANG names or, without this variable, one that is
-    found. Return None if there is no such clang, or if the variable is empty."""
+    """Return a clang of version 16 or later: the clang that METAL_HOST_CLANG names or, without this variable, a clang
+    that is found. Return None if there is no such clang, or if the variable is empty."""
     chosen = os.environ.get("METAL_HOST_CLANG")
     return _recent(chosen if chosen is not None else os.pathsep.join(_CLANGS), os.environ.get("PATH", ""))
 
