@@ -4,9 +4,9 @@ python benches/arithmetic.py            into results/arithmetic.json
 python benches/arithmetic.py --smoke    a few texts; nothing is written
 
 The error of a product is its difference from the same product in NumPy's float64: the root mean square of the
-difference, divided by the root mean square of the float64 product. It is measured for an x with one row ("few") and for
-an x with 64 rows ("many"). Each weight has 4 bits, and 64 weights form a group. The perplexity and the share
-of right answers are those of the model `story`, for the stories and questions of `benches/quantisation.py`.
+difference, divided by the root mean square of the float64 product. The error is measured for an x with one row ("few")
+and for an x with 64 rows ("many"). Each weight has 4 bits, and 64 weights form a group. The perplexity and the share of
+right answers are those of the model `story`, for the stories and questions of `benches/quantisation.py`.
 """
 
 from __future__ import annotations

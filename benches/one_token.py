@@ -4,9 +4,8 @@ python benches/one_token.py            into results/one_token.json
 python benches/one_token.py --smoke    a small model; nothing is written
 
 Each weight has 4 bits. As in a step, MLX evaluates a part for all layers at once. Each layer has its own weights, so
-the weights are read from memory, not from the processor's cache. As MLX's overhead per operation, the bench measures
-the time of an operation that computes next to nothing. "rest" is the time of the whole step minus the time of all
-parts.
+the weights are read from memory, not from the processor's cache. MLX's overhead per operation is measured as the time
+of an operation that computes next to nothing. "rest" is the time of the whole step minus the time of all parts.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ python benches/peers.py --llama-bench FILE --gguf FILE --fast               into
 python benches/peers.py --llama-bench FILE --gguf FILE --march x86-64-v3    into results/peers_x86-64-v3.json
 
 --fast lets the course's kernels round activations to 8 bits where measurements show that rounding makes them faster.
-llama.cpp rounds activations to 8 bits, too. All weights are random. The course's and mlx-lm's have 4 bits per weight,
-in groups of 64 weights. llama.cpp's are in Q4_0 (groups of 32 weights with one 16-bit scale), which has as many bytes
-per weight, and Transformers' are in bfloat16. Decoding is measured as in llama-bench: in passes over one token each,
-which choose no next token. The engines take turns, so that other programs slow down all engines alike.
+llama.cpp rounds activations to 8 bits, too. All weights are random. The course and mlx-lm store 4 bits per weight, in
+groups of 64 weights. llama.cpp stores weights in Q4_0: in groups of 32 weights with one 16-bit scale, so in as many
+bytes per weight. Transformers stores weights in bfloat16. Decoding is measured as in llama-bench: in passes over one
+token each, which choose no next token. The engines take turns, so that other programs slow down all engines alike.
 
 Build llama-bench from the source in llama-cpp-python: cmake -DGGML_NATIVE=ON -DCMAKE_BUILD_TYPE=Release, target
 llama-bench. For --march x86-64-v3, build it with -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON

@@ -1,13 +1,12 @@
-"""Measures a bundled model's perplexity and right answers, for several bits per weight and group sizes.
+"""Measures how a bundled model's perplexity and share of right answers depend on bits per weight and group size.
 
 python benches/quantisation.py            all rows that results/quantisation.json does not have yet
 python benches/quantisation.py --smoke    three rows on a few texts; nothing is written
 
 The course's `quantize` and `dequantize` round all weights except those of the norms. The model with the rounded weights
-then computes in float32. Stories and questions come from `tiny_llm_models.evaluation`: the stories are told
-with seeds that training does not use, and the questions are about names and things that no training text has. In the
-last three rows, only one part of the model has 2 bits per weight. The other parts have 8 bits per weight, in groups of
-64 weights.
+then computes in float32. Stories and questions come from `tiny_llm_models.evaluation`: the stories are told with seeds
+that training does not use, and the questions are about names and things that no training text has. In the last three
+rows, only one part of the model has 2 bits per weight. The other parts have 8 bits per weight, in groups of 64 weights.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ python benches/serving.py --smoke                                      a few tok
 
 Each request has a prompt of 128 tokens and generates 32 tokens. "decode" is how many tokens per second an engine
 generates while all requests generate. "all" is how many tokens per second it generates from the start to the last
-token. The models are the bundled one, and one with random weights in Qwen3-0.6B's shape, with 4 bits per weight.
+token. The models are the bundled one, and one with random weights in Qwen3-0.6B's shape, both with 4 bits per weight.
 llama.cpp and mlx-lm run only the random weights. Week 3's engine and llama.cpp take turns, so that other programs slow
 down both engines alike. mlx-lm is slow, so it runs only one batch: 4 requests with prompts of 16 tokens, which generate
 8 tokens each. llama-batched-bench chooses no tokens, so the results give the speed of week 3's engine with and without
@@ -174,7 +174,8 @@ def llama(options: argparse.Namespace, count: int) -> dict[str, float]:
 
 
 def measure(name: str, model: Any, count: int, new: int, rounds: int, options: argparse.Namespace) -> dict[str, Any]:
-    """Let our engine and llama.cpp take turns. Return each one's best run, and the median ratio of decoding speeds."""
+    """Let our engine and llama.cpp take turns. Return the best run of each, and the median of our decoding speed
+    divided by llama.cpp's."""
     has_peer = options.llama_batched_bench is not None and name != "story"
     print(f"{name}, {count} requests ...", file=sys.stderr, flush=True)
     ours(model, count, 2)  # so that no measured run compiles or loads anything
@@ -216,7 +217,8 @@ def mlx_lm(our_model: Any) -> dict[str, float]:
 
 
 def memory(name: str, model: Any) -> dict[str, Any]:
-    """Return how much of their memory for keys and values 64 requests of random lengths waste: in pages, and padded."""
+    """Return how much of their memory for keys and values 64 requests of random lengths waste: if they are stored in
+    pages, and if they are padded to the longest request."""
     scheduler = scheduler_of(model, 1, 1)
     engine = Engine(model, scheduler)
     engine.add(Request("", [1], SamplingParams(max_tokens=1)))

@@ -9,8 +9,8 @@ counts. In "stories", each prompt is the beginning of a story. In "a text twice"
 by its own beginning, so the model copies the story.
 
 "chances": guesses that are right with a given probability and cost no time show how much speed guessing can gain. The
-model has random weights in Qwen3-0.6B's shape. The guesses are made by the model itself in time that is not counted,
-and some guesses are then replaced by wrong ones.
+model has random weights in Qwen3-0.6B's shape. It makes the guesses itself, in time that is not counted, and some
+guesses are then replaced by wrong ones.
 
 "steps": the time of a step in Qwen3-0.6B's shape, for several numbers of requests and of guesses per request.
 
@@ -113,7 +113,7 @@ class Pairs:
     def serve(
         self, drafter: str | None, text: str, temperature: float, num_drafts: int, count: int
     ) -> dict[str, float]:
-        """Serve `count` requests with this drafter. Return the figures. drafter: None: without guesses."""
+        """Serve `count` requests, with guesses unless `drafter` is None. Return the figures."""
         requests = [
             Request(str(i), prompt, SamplingParams(self.new, temperature, seed=i, ignore_eos=True))
             for i, prompt in enumerate(self.prompts[text][:count])
