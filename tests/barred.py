@@ -41,7 +41,7 @@ def install(package: str) -> None:
     global _package
     if not _package:
         for name in sorted({name for task in tasks() for name in task.barred}):
-            if name.partition(".")[0] not in LIBRARIES:  # imports of whole libraries are barred instead
+            if name.partition(".")[0] not in LIBRARIES:  # for LIBRARIES, imports are barred instead
                 _bar_op(name)
         builtins.__import__ = _bar_import(builtins.__import__)
         importlib.import_module = _bar_import_module(importlib.import_module)

@@ -104,7 +104,7 @@ class Watch:
             self._stuck.set_result(reason)
 
     def _is_stuck(self, loop: Any, thread: threading.Thread) -> bool:
-        """Tell whether all other threads wait in vain, the loop is idle, and no turns are counted meanwhile."""
+        """Tell whether all other threads wait in vain, the loop is idle, and nothing is given or taken meanwhile."""
         others = set(threading.enumerate()) - {*self._earlier, thread}
         if not all(any(turns.is_short for turns in self._followed.get(other, ())) for other in others):
             return False

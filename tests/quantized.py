@@ -88,7 +88,7 @@ def assert_product_cancels(product: Callable[..., Any], dtype: mx.Dtype) -> None
 
 
 def assert_product_in_turns(impl: Any, product: Callable[..., Any], x: mx.array, w: Matrix) -> None:
-    """Fail unless product(x, w) is x W^T in each of 16 calls. One part of the work waits until all others are done."""
+    """Fail unless product(x, w) is x W^T in 16 calls, in which one part of the work waits until all others are done."""
     __tracebackhide__ = True
     product(x[:1], *w.arguments)
     expected = array64(x) @ w.dense.T

@@ -83,7 +83,7 @@ class Clock:
 
     def seconds(self) -> float:
         """Return the seconds counted so far. Call this method after each PAUSE: if more time has passed almost without
-        computing, the clock takes the rest for time of other processes."""
+        computing, the rest counts as time of other processes."""
         before, computed = self._now, self._computed
         self._now, self._computed = time.monotonic(), time.process_time()
         used, passed = self._computed - computed, self._now - before
@@ -111,7 +111,7 @@ async def whole(scene: Coroutine[Any, Any, Any], patience: float = PATIENCE) -> 
 
 
 async def settle(turns: int = 100) -> None:
-    """Let the loop run for this many turns, by default more than any answer needs. Unlike seconds, turns never vary."""
+    """Let the loop run for this many turns, by default far more than any answer needs, however slow the machine is."""
     for _ in range(turns):
         await asyncio.sleep(0)  # takes one turn, but no time
 
@@ -936,7 +936,7 @@ async def work_that_was_too_slow_itself(impl: Any, timeout: float | None) -> lis
 
 
 async def work_that_was_cancelled(impl: Any) -> str:
-    """Return the name of what `until_gone` raises if the work raises a CancelledError but was not cancelled."""
+    """Return the name of what `until_gone` raises if nobody cancels it, but the work raises a CancelledError."""
     waiting = asyncio.ensure_future(ended(impl, Client(), None, 1, asyncio.CancelledError()))
     (found,) = await asyncio.gather(waiting, return_exceptions=True)
     if isinstance(found, NotImplementedError):

@@ -64,7 +64,7 @@ class Stop:
         return any(gate.was_in_vain for gate in self._gates)
 
     def drop(self) -> None:
-        """Return when MLX's threads have dropped the gates: they must not drop any while Python exits."""
+        """Return when MLX's threads have dropped the gates. No thread may drop a gate while Python exits."""
         dropped = [threading.Event() for _ in self._gates]
         for event in dropped:
             weakref.finalize(self._gates.pop(), event.set)
