@@ -15,7 +15,7 @@ __all__ = ["KernelCall", "Watcher", "unwatched", "watcher", "watching"]
 
 @dataclass(frozen=True)
 class KernelCall:
-    """A call of a kernel that has not run yet.
+    """A kernel call that has not run yet.
 
     texts: body and header, keyed by the file names that messages use for them.
     run: a function that runs the kernel and returns its outputs. Keyword arguments replace the call's own arguments.

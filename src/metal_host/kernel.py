@@ -88,7 +88,7 @@ class _Kernel:
         verbose: bool = False,
         stream: Any = None,
     ) -> list[mx.array]:
-        """Run the kernel with the arguments that a kernel of `mx.fast.metal_kernel` takes."""
+        """Run the kernel. The arguments are those of a kernel made by `mx.fast.metal_kernel`."""
         if (watched_by := watcher()) is not None:
             arrays_of_call: dict[str, Any] = {
                 "inputs": inputs,

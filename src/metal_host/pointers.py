@@ -157,7 +157,7 @@ def _is_set(tokens: Sequence[Token], i: int) -> bool:
 
 
 def _mixed(tokens: Sequence[Token], i: int, pointer: _Pointer, known: Mapping[str, str]) -> str:
-    """Return an error if the expression at token i and the pointer that receives it are in different address spaces."""
+    """Return a message if the expression at token i and the pointer that receives it differ in their address spaces."""
     name, other = _of(tokens, i, pointer, known)
     if not other or other == pointer.space:
         return ""
@@ -212,7 +212,7 @@ def _space_of(parameter: Sequence[Token]) -> str:
 
 
 def _parts(tokens: Sequence[Token], opening: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the start and the end of each part between the commas in a pair of brackets."""
+    """Yield the first index of each part between the commas in a pair of brackets, and the index after the part."""
     start = i = opening + 1
     while i < end - 1:
         if tokens[i].text in ("(", "[", "{"):

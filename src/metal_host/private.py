@@ -59,8 +59,8 @@ def _redzoned(tokens: Sequence[Token], known: Declaration, word: Word) -> str:
 
 
 def _is_led_to(tokens: Sequence[Token], start: int, variable: Variable) -> bool:
-    """Tell whether the text after an array's declaration takes an address in the array, or gives the array too few
-    indices."""
+    """Tell whether the text after an array's declaration takes an address in the array, or uses the array with fewer
+    indices than the array has dimensions."""
     if not variable.dimensions or "[]" in variable.dimensions or ">" in variable.dimensions:  # not a template argument
         return False
     depth = _count(variable.dimensions)

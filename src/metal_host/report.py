@@ -215,8 +215,8 @@ def _other(r: _Reader) -> str:
 
 
 def _is_unset(index: int) -> bool:
-    """Tell whether an index is the pattern that fills uninitialised variables in a checked run, or slightly larger than
-    it."""
+    """Tell whether an index is the pattern that fills uninitialised variables in a checked run, or is less than 65,536
+    larger than this pattern."""
     return any(0 <= index % (1 << 32) - pattern < 1 << 16 for pattern in (0xFEFEFEFE, 0xAAAAAAAA))
 
 

@@ -50,7 +50,7 @@ def _brackets(tokens: Sequence[Token]) -> Iterator[tuple[int, str]]:
 
 
 def _own_types(tokens: Sequence[Token]) -> set[str]:
-    """Return the names of structs and of a template's type parameters."""
+    """Return the names of structs and of templates' type parameters."""
     plain = [token.text for token in tokens if token.kind != "space"]
     while "alignas" in plain:  # struct alignas(16) Name {
         start = plain.index("alignas")
@@ -85,7 +85,7 @@ def _is_in_parentheses(tokens: Sequence[Token], i: int) -> bool:
 
 
 def _no_space(tokens: Sequence[Token], i: int) -> str:
-    """Return an error if the type at token i begins a pointer or a reference that has no address space."""
+    """Return a message if the type at token i begins a pointer or a reference without an address space; else, ""."""
     end = after_space(tokens, i + 1)
     if end < len(tokens) and tokens[end].text == "<":
         end = after_space(tokens, after_brackets(tokens, end))

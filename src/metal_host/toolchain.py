@@ -104,7 +104,7 @@ def toolchain() -> Toolchain:
 
 
 def compiler_command(*variables: str) -> tuple[str, ...]:
-    """Return the command that compiles C++, as a list of words. Return () if there is no compiler.
+    """Return the command that compiles C++, as a tuple of words. Return () if there is no compiler.
 
     The first of these environment variables that is set names the compiler. If none of the variables is set, CXX names
     the compiler. If CXX is not set either, return the first compiler that is found on the PATH.
@@ -120,7 +120,7 @@ def for_this_processor() -> str:
 
 @cache
 def processor() -> str:
-    """Return the processor's features as Linux lists them. On other systems, return the processor's name."""
+    """Return the line of /proc/cpuinfo that lists the processor's features. Without this file, return the processor's name."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -160,7 +160,7 @@ def _recent(names: str, path: str) -> Toolchain | None:
 
 
 def run_in_english(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
-    """Run a compiler with its messages in English."""
+    """Run a compiler that prints its messages in English, whatever the user's language is."""
     environment = os.environ | {"LC_ALL": "C"}
     return subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment)
 
