@@ -15,7 +15,7 @@ def argmax(x: mx.array) -> mx.array:
     """Return the index of each row's largest number. If this number occurs several times, return its first index.
 
     MLX's own operation takes half a millisecond on the CPU for a vocabulary of 150,000 tokens, which is too long for so
-    small a part of a step. On a GPU, and if no MLX extension is built, MLX's operation runs instead of the kernel.
+    small a part of a step. On a GPU, or if no MLX extension is built, MLX's operation runs instead of the kernel.
     Shapes: x: N.. x V, V at least 1 -> N.., of int32.
     """
     is_built = mx.default_device().type == mx.cpu and mlx_extension() is not None

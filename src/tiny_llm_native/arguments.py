@@ -15,8 +15,8 @@ _DTYPES = {"f": (mx.float32, mx.bfloat16, mx.float16), "i": (mx.int32,), "u": (m
 
 
 class Arguments(NamedTuple):
-    """The arrays and numbers that a kernel takes. An array is described by a letter for its dtypes and by its number of
-    axes, where 0 allows any number of axes."""
+    """The arrays and numbers that a kernel takes. An array is described by a letter for the dtypes that it may have,
+    and by its number of axes, where 0 allows any number of axes."""
 
     inputs: list[tuple[str, int]]
     outputs: list[tuple[str, int]]
@@ -24,7 +24,7 @@ class Arguments(NamedTuple):
 
     @classmethod
     def parse(cls, description: str) -> "Arguments":
-        """Read a description such as "f2u2F2nn": inputs, outputs, numbers."""
+        """Read a description such as "f2u2F2nn": two inputs, one output and two numbers."""
         inputs, outputs = (re.findall(rf"([{kinds}])(\d)", description) for kinds in ("fiu", "FIU"))
         return cls(_forms(inputs), _forms(outputs), description.count("n"))
 

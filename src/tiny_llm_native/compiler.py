@@ -44,13 +44,13 @@ _STALE = 3600  # seconds: by then, every process that was about to load a replac
 
 
 class CompileError(RuntimeError):
-    """An error in a kernel's file: the compiler's first errors, with file and line."""
+    """The error raised when a file cannot be compiled. The message lists the first errors, with file and line."""
 
 
 def compile_kernels(source: Path, flags: Sequence[str] = (), built: Path | None = None) -> Path:
     """Return the library of a file of kernels. Compile the file first if the library does not exist yet.
 
-    flags: further flags for the compiler. built: the library's folder; None means the folder next to the file.
+    flags: further flags for the compiler. built: the library's folder; None means the folder `built` next to the file.
 
     Raises:
         CompileError: there is no compiler, or the compiler finds an error.
@@ -71,7 +71,7 @@ def compile_kernels(source: Path, flags: Sequence[str] = (), built: Path | None 
 
 def library_of(source: Path, flags: Sequence[str] = (), built: Path | None = None) -> Path:
     """Return the path of the library of a file of kernels, whether or not the library exists. The library's name
-    depends on all files and all options from which it is compiled."""
+    depends on all files and all options that are used to compile it."""
     return (built or source.parent / BUILT) / f"{source.stem}-{_fingerprint(source, _command(flags))}.so"
 
 
@@ -118,14 +118,14 @@ def _signal(number: int) -> str:
 
 
 def _said(library: Path) -> str:
-    """Return the errors of an earlier attempt, or "". A graded submission may not compile kernels, but may read this
-    text."""
+    """Return the errors of an earlier attempt to compile the library, or "" if none are stored. A graded submission may
+    not compile kernels, but may read this text."""
     file = library.with_suffix(".txt")
     return file.read_text(encoding="utf-8") if file.exists() else ""
 
 
 def get_ready() -> None:
-    """Look up all facts about the processor that compiling needs, because the process will lose the right to look them
+    """Look up all facts about the processor that compiling needs, before the process loses the right to look them
     up."""
     for_this_processor()
     processor()
@@ -148,8 +148,8 @@ def _fingerprint(source: Path, command: Sequence[str]) -> str:
 
 
 def _explained(output: str, source: Path, most: int = 3) -> str:
-    """Return the first `most` errors, each with its file, line number and line of code. Own files are the source and
-    the headers next to it."""
+    """Return the first `most` errors, each with its file, line number and line of code. The file is the source, or a
+    header next to the source."""
     own = [file for file in with_included(source) if file.parent == source.parent]
     code = {str(file): file.read_text(encoding="utf-8", errors="replace").splitlines() for file in own}
     found: dict[_Place, str] = {}

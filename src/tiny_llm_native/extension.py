@@ -111,8 +111,8 @@ def kernel(source: Path, name: str, *tasks: str, flags: tuple[str, ...] = ()) ->
     flags for the compiler.
 
     If the environment variable TINY_LLM_KERNELS is `off`, the result is always None. If the variable is `watched`, as
-    in the course's tests, there must be an MLX extension, and each kernel runs at once, on copies of its arrays that
-    show every access out of bounds.
+    in the course's tests, there must be an MLX extension. Each kernel then runs at once, on copies of its arrays: a
+    write out of bounds raises a KernelError, and a read out of bounds yields NaN.
 
     Raises:
         NotImplementedError: one of the tasks is not written yet. Nothing is compiled then.
@@ -134,7 +134,7 @@ def kernel(source: Path, name: str, *tasks: str, flags: tuple[str, ...] = ()) ->
 
 
 def kernel_without_fallback(source: Path, name: str, flags: tuple[str, ...] = ()) -> Kernel:
-    """Return the same function as `kernel`. Raise a KernelError if `kernel` would return None."""
+    """Return the function that `kernel` returns. Raise a KernelError if `kernel` would return None."""
     if mode() == "off" or mlx_extension() is None:
         raise KernelError(f"{_why_not()}: {_BUILD}")
     found = kernel(source, name, flags=flags)
@@ -144,7 +144,7 @@ def kernel_without_fallback(source: Path, name: str, flags: tuple[str, ...] = ()
 
 def load(source: Path, name: str, flags: tuple[str, ...] = (), built: Path | None = None) -> Kernel:
     """Return the function `name` of a C++ file. flags: further flags for the compiler. built: the folder for the
-    file's library; None means the folder next to the file."""
+    file's library; None means the folder `built` next to the file."""
     status = source.stat()
     library = _library(source, (status.st_mtime_ns, status.st_size), flags, built)
     if isinstance(library, CompileError):

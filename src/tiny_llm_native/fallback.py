@@ -97,7 +97,7 @@ def paged_attention(
 def store_pages(
     keys: mx.array, values: mx.array, key: mx.array, value: mx.array, pages: mx.array, places: mx.array
 ) -> tuple[mx.array, mx.array]:
-    """Return changed copies of `keys` and `values`. The two arrays themselves do not change."""
+    """Store `key` and `value` in copies of `keys` and `values`, and return the copies. The originals do not change."""
     keys, values = mx.array(keys), mx.array(values)
     keys[pages, :, places], values[pages, :, places] = key, value
     return keys, values

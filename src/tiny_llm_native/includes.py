@@ -1,5 +1,5 @@
-"""Finds the files that a C++ file includes. This module imports none of our modules, so this module works even if they
-fail."""
+"""Finds the files that a C++ file includes. This module imports none of the course's other modules, so it works even
+if they fail."""
 
 import re
 from collections.abc import Iterable

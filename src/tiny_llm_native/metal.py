@@ -161,7 +161,7 @@ def _blank(text: str) -> str:
 
 
 def _numbered(text: str, file: str) -> str:
-    """Replace the first line of a text, if this line is empty or a comment, by a #line directive that gives error
-    messages the name `file`."""
+    """Replace the first line of a text, if this line is empty or a comment, with a #line directive, so that error
+    messages name `file`."""
     first, _, rest = text.partition("\n")
     return text if first.strip() and not first.startswith("//") else f'#line 2 "{file}"\n{rest}'

@@ -1,4 +1,4 @@
-"""Measures with kernels how fast this machine reads memory and multiplies. Given."""
+"""Uses kernels to measure how fast this machine reads memory and multiplies. Given."""
 
 import time
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _REPEATS = 20  # the fastest run counts: anything else that the machine does can
 
 class Speeds(NamedTuple):
     """The speeds of a machine. bandwidth: bytes per second. float32, bfloat16: operations per second, 0 if the
-    processor has no instructions for them. threads: how many threads were measured."""
+    processor has no instructions for them. threads: how many threads were used."""
 
     bandwidth: float
     float32: float

@@ -63,8 +63,8 @@ class Speeds:
 
 
 def chosen() -> Choice:
-    """Return the fastest number types that the environment allows. If there are several to choose from, measure the
-    speeds once.
+    """Return the fastest number types that the environment allows. If the environment allows several types, measure
+    their speeds once.
 
     Raises:
         ValueError: the environment names an unknown number type, or one that this processor lacks.
@@ -111,12 +111,12 @@ def candidates(wanted: str = "fast") -> tuple[str, ...]:
 
 @cache
 def _instructions() -> list[str]:
-    """Return the number types (BFLOAT16, INT8) that instructions.h finds on this processor."""
+    """Return the number types (BFLOAT16, INT8) for which instructions.h finds instructions on this processor."""
     return re.findall(r"(?m)^#define TINY_LLM_HAS_(\w+)", macros_of(PACKED.with_name("instructions.h")))
 
 
 def flags(choice: Choice | None = None) -> tuple[str, ...]:
-    """Return the compiler's options for the kernels of a choice; None means `chosen()`."""
+    """Return the compiler's options for kernels that use the number types of `choice`; None means `chosen()`."""
     choice = choice or chosen()
     if choice == Choice("float32", "float32"):
         return ()  # the default in packed.h

@@ -43,7 +43,7 @@ def measure() -> Speeds:
 
 def _rates(runs: dict[str, Kernel], rows: int, out: int, amount: float) -> dict[str, float]:
     """Return each kernel's speed: `amount`, which is the work of one run, divided by the seconds that the kernel's
-    fastest run took. The kernels take turns, so that other work on the machine slows all of them."""
+    fastest run took. The kernels take turns, so that other work on the machine slows all of them alike."""
     shape = (out // ROWS, _COLUMNS // GROUP)
     scales = mx.full((*shape, ROWS), _SCALES, mx.uint32)
     levels = mx.random.randint(0, 2**31 - 1, (*shape, LINES * ROWS), mx.uint32)

@@ -63,7 +63,7 @@ def norm_matmul(x: mx.array, norm: mx.array, panels: mx.array, eps: float) -> mx
 
 
 def embed(tokens: mx.array, panels: mx.array, dtype: mx.Dtype) -> mx.array:
-    """Return the rows of a table for these tokens.
+    """Return the embeddings of these tokens: rows of the table that `panels` contains.
 
     Shapes: tokens: N.., int32 -> N.. x E.
     """
