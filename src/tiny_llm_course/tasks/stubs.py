@@ -35,7 +35,7 @@ def make_stub(
 
     A function or class is a task if its docstring ends with a line such as `Task: w1d1.2`. The line can have several
     ids, separated by commas. The ids of a class apply to its methods that have no ids of their own, except for
-    `_check_*`. A function with several ids is solved when all these ids are solved. The stub leaves out private
+    `_check_*`. A function with several ids is solved when all of these tasks are solved. The stub leaves out private
     functions, classes, constants and methods that only replaced bodies use, except for `_check_*`. Everything else
     stays the same, byte for byte. In C++ and Metal, a task is a region (`regions`), in which a comment takes the place
     of the error.
@@ -154,7 +154,7 @@ def _leave_out(statement: ast.stmt, lines: list[str]) -> None:
 
 
 def _end(statement: ast.stmt, lines: list[str]) -> int:
-    """Return the index of the line after a statement and the comments that end the statement's body."""
+    """Return the index of the line after a statement. Comments at the end of a body are part of the statement."""
     assert statement.end_lineno is not None
     indent, end = indent_of(lines[statement.lineno - 1]), statement.end_lineno
     for index in range(end, len(lines)):

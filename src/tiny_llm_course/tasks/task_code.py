@@ -1,4 +1,4 @@
-"""Finds the code of each task in a module: its functions, and the private helpers that only tasks use."""
+"""Finds each task's code in a module: the task's functions, and the private helpers that only tasks use."""
 
 from __future__ import annotations
 
@@ -195,8 +195,8 @@ def _is_tagged(node: ast.AST) -> bool:
 
 
 def names_in(node: ast.AST, excluded: Collection[ast.AST] = ()) -> set[str]:
-    """Return the identifiers that a node uses. Words in strings count, because annotations and `__all__` have names in
-    strings; docstrings do not count."""
+    """Return the identifiers that a node uses. Words in strings count, because annotations and `__all__` may contain
+    names as strings; docstrings do not count."""
     if node in excluded:
         return set()
     names: set[str] = set()

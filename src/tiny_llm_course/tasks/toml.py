@@ -1,4 +1,4 @@
-"""Reads TOML on every Python that the course runs on."""
+"""Reads TOML in every version of Python that the course supports."""
 
 from __future__ import annotations
 

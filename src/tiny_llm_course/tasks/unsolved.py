@@ -19,7 +19,7 @@ __all__ = ["Stub", "is_stub", "open_task", "task_in_message", "unsolved"]
 
 @dataclass(frozen=True, order=True)
 class Stub:
-    """A place where a task's code is still to be written."""
+    """A place where the learner still has to write a task's code."""
 
     task: TaskId
     file: Path

@@ -65,7 +65,7 @@ def show_outcome(done: PytestRun, kept: ProgressChange, every: bool, words: Mess
 
 
 def offer_report(done: PytestRun, words: Messages) -> None:
-    """Offer `report` if the first failure names neither a known mistake nor a line of code."""
+    """Offer `report` if the first failure matches no known mistake and shows no line of code."""
     first = next(iter(done.failures), None)
     if first and not (first.task in (done.named | done.left) or first.frames or A_LINE.search(first.message)):
         show(words("report_offer", task=first.task), dim=True)

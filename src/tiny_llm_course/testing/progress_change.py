@@ -22,7 +22,7 @@ class ProgressChange:
 
 
 def keep_progress(workspace: Workspace, done: PytestRun) -> ProgressChange:
-    """Record which tasks are solved and which mistakes were named."""
+    """Record which tasks are solved, and which known mistakes the run found."""
     states: dict[TaskId, str | None] = {}
     kept = ProgressChange(stubs=workspace.stubs)
     diagnosed: dict[TaskId, str | None] = {}

@@ -215,7 +215,7 @@ def _kind(error: BaseException) -> str:
 
 
 def _message(error: BaseException) -> str:
-    """Return the message of an error, as the test, the compiler or Python wrote the message."""
+    """Return an error's message, in the words of the test, the compiler or Python."""
     is_told = isinstance(error, AssertionError | Failed) or _is_of_kernels(error)
     text = str(error) if is_told else "".join(traceback.format_exception_only(error)).strip()
     return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]} ... ({len(text)} characters)"

@@ -32,7 +32,7 @@ class Remark:
 
 @cache
 def remarks() -> list[Remark]:
-    """Return all remarks of remarks.toml."""
+    """Return all remarks from remarks.toml."""
     return [
         Remark(tuple(map(TaskId.parse, one["tasks"])), re.compile(one["expects"]), {"en": one["en"], "ja": one["ja"]})
         for one in read_toml(Path(__file__).with_name("remarks.toml"))["remarks"]

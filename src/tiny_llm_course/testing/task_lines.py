@@ -17,7 +17,7 @@ class TaskLines:
     A terminal also shows how many tests have ended. If several days are tested at the same time, a line waits until
     all earlier lines are printed.
 
-    workspace: the learner's workspace. None if the tests run the reference, which has no stubs.
+    workspace: the learner's workspace. None if the run tests the reference, which has no stubs.
     """
 
     def __init__(self, days: list[Day], workspace: Workspace | None, words: Messages):
@@ -40,7 +40,7 @@ class TaskLines:
             )
 
     def finish(self, run: PytestRun) -> None:
-        """Print the lines of all other tasks that have a result."""
+        """Print the remaining lines, except for tasks without a result."""
         while self._waiting:
             self._print_next(run)
         self._status.clear()

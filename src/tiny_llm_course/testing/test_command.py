@@ -46,7 +46,8 @@ def run(
 
     One task: ./course test w1d1.1, or ./course test --week 1 --day 1 -- -k task_1. One day: ./course test w1d1
     Any other option goes to pytest, whose own output is then shown: -v, -x, --lf, --pdb, --junitxml=FILE, ...
-    A test may take 30 seconds, plus compiling. For 90 seconds on a slow machine: TINY_LLM_TIME_LIMIT=90 ./course test
+    A test may take 30 seconds, not counting compilation.
+    To allow 90 seconds on a slow machine: TINY_LLM_TIME_LIMIT=90 ./course test
     """
     with reporting(lang) as words:
         package = package_of(impl)
