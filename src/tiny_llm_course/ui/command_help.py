@@ -74,7 +74,7 @@ class Command(_Coloured, TyperCommand):
 
 
 class Group(_Coloured, TyperGroup):
-    """A group of commands."""
+    """A group of commands, with help and errors in readable colours."""
 
 
 def _plain(command: TyperCommand, ctx: Any, width: int) -> str:

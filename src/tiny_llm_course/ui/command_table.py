@@ -1,4 +1,7 @@
-"""The names of the commands, the module of each command, and where the command can run. Nothing is imported here."""
+"""The names of the commands, the module of each command, and where the command can run.
+
+This file only names the modules: commands.py imports a module when its command is called or listed.
+"""
 
 from __future__ import annotations
 

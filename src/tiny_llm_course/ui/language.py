@@ -38,7 +38,7 @@ class Phrase:
 
 
 def phrase(key: str, /, **values: object) -> Phrase:
-    """Return a text of messages.toml or errors.toml, for use in another text."""
+    """Return a text from messages.toml or errors.toml, for use in another text."""
     return Phrase(key, values)
 
 

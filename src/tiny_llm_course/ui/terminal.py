@@ -81,7 +81,7 @@ def rich_style(style: str) -> str:
 
 
 def rich_colours(out: TextIO) -> Any:
-    """Return Rich's color_system: 256 colours even on a terminal whose type is xterm."""
+    """Return Rich's color_system: 256 colours on a terminal, even if its type is xterm, for which Rich would use 16."""
     return "256" if out.isatty() and os.environ.get("TERM") != "dumb" else "auto"
 
 

@@ -25,7 +25,7 @@ _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 
 def units(text: str) -> list[str]:
     """Split a text into the parts that must not be broken: words with the blanks before them, Japanese characters with
-    their punctuation, and ends of lines. Joined, the parts are the text."""
+    their punctuation, and ends of lines. Joining the parts gives the text again."""
     return [match[0] for match in _UNIT.finditer(text) if match[0]]
 
 
