@@ -50,7 +50,7 @@ def with_own(merged: str, yours: str, stubs: tuple[str, str], mine: list[str], l
 
 
 def with_arrived(merged: str, arrived: Mapping[str, str]) -> str:
-    """Return the merged text with the helpers and imports that arrived tasks used in their old files.
+    """Return the merged text with the helpers and imports that the tasks in `arrived` used in their old files.
 
     arrived: task -> the source of its old file.
     """
@@ -63,8 +63,8 @@ def with_arrived(merged: str, arrived: Mapping[str, str]) -> str:
 
 
 def _needed(target: str, source: str, excluded: Collection[str] = (), unless_in: str = "") -> list[str]:
-    """Return the definitions of the source that the target uses but lacks. A name counts as used if it occurs in the
-    target more often than in `unless_in`."""
+    """Return the names of the source's definitions that the target uses but lacks. A name counts as used if it occurs
+    in the target more often than in `unless_in`."""
     parts, used, bound = parts_of_source(target), _uses(target) - _uses(unless_in), bound_names(target)
     return [
         name

@@ -23,7 +23,7 @@ class _Contract:
 
 
 def changed_contracts(old: str, new: str) -> Changed:
-    """Return the tasks of both syllabuses that have a higher contract number in the newer syllabus."""
+    """Return the tasks that are in both syllabuses and have a higher contract number in the newer syllabus."""
     before, after = _contracts(old), _contracts(new)
     return {
         task: contract.kept

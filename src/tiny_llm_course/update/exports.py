@@ -14,8 +14,8 @@ __all__ = ["with_exports", "with_same_exports"]
 
 
 def with_same_exports(yours: str, old: str, new: str) -> tuple[str, str, str]:
-    """Return the three versions. If both sides changed `__all__`, put the learner's list, with the course's changes
-    added, into all three versions."""
+    """Return all three versions of a module. If both sides changed `__all__`, put the learner's list, with the course's
+    changes added, into all three versions."""
     mine, before, after = (_exports(source) for source in (yours, old, new))
     if mine is None or before is None or after is None:
         return yours, old, new

@@ -22,8 +22,8 @@ class LostLines:
 
 
 def lost_lines(yours: str, old: str, new: str, merged: str, kept: Collection[int] = ()) -> list[LostLines]:
-    """Find the learner's changes to the stub that the merged file lacks. kept: the learner's lines, counted from 0,
-    that the merged file has in another place."""
+    """Find the changes that the learner made to the stub but that the merged file lacks. kept: the learner's lines,
+    counted from 0, that the merged file has in another place."""
     stub, own, result = (lines_of(text) for text in (old, yours, merged))
     edits, later = _steps(stub, own), _steps(own, result)
     mine = {i for step in edits for i in step.own}

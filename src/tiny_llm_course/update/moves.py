@@ -33,8 +33,8 @@ def moved_tasks(old: Stubs, new: Stubs) -> list[tuple[str, str, str]]:
 
 
 def heirs(old: Stubs, new: Stubs) -> dict[str, str]:
-    """Return the heir of each removed file, keyed by the removed file's path. The heir is the file that now has most of
-    the removed file's tasks, or else a new file of the same name."""
+    """Return the heir of each removed file, keyed by the removed file's path. The heir is the file that now has the
+    largest number of the removed file's tasks, or else a new file of the same name."""
     moved = moved_tasks(old, new)
     found = {}
     for path in old.keys() - new.keys():
@@ -49,7 +49,7 @@ def shared_places(gone: Iterable[str], theirs: Collection[str]) -> dict[str, str
     """Return the new paths in `src` of files that moved from the learner's package to a shared package, keyed by old
     path.
 
-    gone: the files that the learner's package no longer has. theirs: all paths of the newer course.
+    gone: the files that the newer course no longer has in the learner's package. theirs: all paths of the newer course.
     """
     given, native = f"src/{SHARED['given']}/", f"src/{SHARED['native']}/"
     files = {f"kernels/{_name(path)}": path for path in theirs if path.startswith(native)}

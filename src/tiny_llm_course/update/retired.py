@@ -56,7 +56,7 @@ def retire(yours: str, stub: str, filename: str, changed: Changed) -> Retired:
 
 def code_of_task(source: str, task: TaskId, filename: str, kept: Collection[str] = ()) -> str:
     """Return a file's code for a task: functions with the heads of their classes, or a region. Return "" if the file
-    has no code for the task. kept: functions to leave out."""
+    has no code for the task. kept: functions to leave out, because the learner's code for them stays."""
     names = [name for name, tasks in tasks_by_name(source, filename).items() if task in tasks and name not in kept]
     if not names:
         return ""

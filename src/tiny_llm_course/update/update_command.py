@@ -45,7 +45,7 @@ def update(
     ] = False,
     lang: Lang = None,
 ) -> None:
-    """Bring in a newer course: your code is kept, and new and changed stubs come in. `undo` takes the update back."""
+    """Update to a newer course: your code is kept; new and changed stubs are added. `undo` takes the update back."""
     with reporting(lang) as words:
         workspace = Workspace()
         git = Git(workspace.root)
@@ -72,7 +72,7 @@ def update(
 
 def _commit_of(version: str, head: str, newest: str, source: str, git: Git) -> str:
     """Return the commit that the newest course lists for a version. If the clone's own list has the version, return
-    HEAD, because in a clone without common history, git cannot tell that HEAD is newer."""
+    HEAD, because if the clone and the course have no common history, git cannot tell that HEAD is newer."""
     if version in _versions(head, git):
         return head
     versions = _versions(newest, git)
@@ -114,7 +114,7 @@ def _taken_back(trouble: Trouble, plan: UpdatePlan, has_new_packages: bool) -> C
 
 
 def _write(plan: UpdatePlan, head: str, new: str, reopened: list[TaskId], words: Messages) -> Path:
-    """Write all files and make a commit, or change nothing. Return the folder of the copies.
+    """Write all files and make a commit, or change nothing. Return the folder with copies of the files.
 
     Raises:
         CommandError: a file was changed since the update was planned.

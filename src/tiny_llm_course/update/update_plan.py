@@ -115,7 +115,7 @@ def _plan_file(plan: UpdatePlan, path: Path, entry: GitFile, known: GitFile | No
 
 
 class _Merges:
-    """The plan for the learner's files. Names are paths in the package."""
+    """The plan for the learner's files. A file's name is its path in the learner's package."""
 
     def __init__(
         self,
@@ -270,7 +270,7 @@ class _Merges:
             self._plan.merged += [path] if name in self._yours else []
 
     def _in_original(self, name: str, lines: LostLines) -> LostLines:
-        """Find these lines in the learner's file as the file was before `_retire` put stubs into the file."""
+        """Return the numbers that these lines had in the learner's file before `_retire` put stubs into it."""
         mine, original = self._yours.get(name, ""), self._original.get(name, "")
         if mine == original or not original:
             return lines

@@ -1,6 +1,7 @@
 """Reads the versions of the course and their commits from CHANGELOG.md.
 
-This module imports no other module of the course, because scripts/history.py runs before any package is installed.
+This module imports no other module of the course, because scripts/history.py uses this module before any package is
+installed.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Finds the functions and regions of a file that are tasks, and the tasks among these that a learner has begun to
-write.
+"""Finds the functions and regions of a file that are tasks, and tells which of them a learner has begun to write.
 
 Task ids need not be in the syllabus, because the file may belong to a newer course.
 """
