@@ -12,7 +12,7 @@ __all__ = ["CollectingCache"]
 class CollectingCache:
     """A cache that passes each call on to another cache, and records the attention weights of every layer.
 
-    `layers[i].weights` has the weights of layer i (B x H_q x L x S).
+    `layers[i].weights` contains the weights of layer i (B x H_q x L x S).
 
     cache: the other cache, from the package whose attention is shown, such as that package's NoCache.
     """

@@ -31,7 +31,7 @@ class Call:
     of: the number of kernel calls that the script made. at: the position of the threadgroup in the grid. texts: the
     lines of the kernel's source, keyed by file name. spaces: "device" or "constant" for each buffer; everything else is
     in threadgroup memory. about: the buffers that describe an input, such as x_shape. error: the error that ended the
-    call, or None. counts: the counts of all threadgroups, or None if an error ended the call.
+    call, or None. counts: the memory traffic and the waits of all threadgroups, or None if an error ended the call.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Call:
 
     @property
     def threads(self) -> int:
-        """Return the number of threads of this threadgroup. A threadgroup at the grid's end may be smaller."""
+        """Return the number of threads in this threadgroup. A threadgroup at the grid's end may be smaller."""
         sizes = zip(self.grid, self.threadgroup, self.at, strict=True)
         return math.prod(max(0, min(size, n - at * size)) for n, size, at in sizes)
 

@@ -30,7 +30,7 @@ def title_of(call: Call, words: Messages) -> str:
 
 
 def draw_kernel(call: Call, words: Messages) -> str:
-    """Return an SVG picture of a call's threadgroup."""
+    """Return an SVG picture of the traced threadgroup of a kernel call."""
     drawing, title = _Drawing(PicturePlan(call, words), words), title_of(call, words)
     drawing.head(title)
     for number, step in enumerate(drawing.plan.steps):

@@ -42,7 +42,7 @@ class Column:
 class PicturePlan:
     """The lines of the picture from top to bottom, and its columns from left to right.
 
-    steps: the number, rows and waits of each step. An integer is a number of steps that are left out.
+    steps: the number, rows and waits of each step. Where steps are left out, an integer says how many.
     """
 
     def __init__(self, call: Call, words: Messages):

@@ -88,8 +88,8 @@ def steps_of(call: Call) -> list[KernelStep]:
 
 
 def _rows(accesses: dict[int, list[Event]]) -> list[Row]:
-    """Return the rows in an order that keeps the order of each thread's accesses. A row has, for each thread, the
-    thread's n-th run of accesses at one place in the source."""
+    """Return the rows in an order that keeps the order of each thread's accesses. The n-th row for a place in the
+    source contains each thread's n-th series of consecutive accesses at this place."""
     order: list[_Key] = []
     rows: dict[_Key, Row] = {}
     for thread, events in sorted(accesses.items()):
@@ -123,8 +123,8 @@ def racing(call: Call) -> list[Event]:
 
 
 def _access_of(party: Party, events: Sequence[Event], other: Sequence[Event]) -> list[Event]:
-    """Return a list with the last access by this thread, at the line that the error names, that conflicts with all
-    accesses in `other`. Return [] if there is no such access."""
+    """Look at this thread's accesses at the line that the error names. Return a list with the last of these accesses
+    that conflicts with all accesses in `other`. Return [] if there is no such access."""
     for event in reversed(events):
         is_there = not party.line or (event.file, event.line) == (party.file, party.line)
         if event.thread == party.thread and event.kind != "wait" and is_there and all(_meet(event, e) for e in other):

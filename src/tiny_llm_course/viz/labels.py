@@ -30,8 +30,8 @@ def token_labels(pieces: Sequence[bytes]) -> list[str]:
     """Return a label for each token of a text. pieces: the bytes of each token.
 
     Spaces and line breaks become symbols. If a character is spread over several tokens, the label of each of these
-    tokens has the character and a number: "鰯[1/3]", "鰯[2/3]", "鰯[3/3]". Bytes that form no character are written as
-    "<F0 9F>".
+    tokens has the character and a number: "鰯[1/3]", "鰯[2/3]", "鰯[3/3]". Bytes that form no character are written in
+    hexadecimal, such as "<F0 9F>".
     """
     owners = [token for token, piece in enumerate(pieces) for _ in piece]  # the token of each byte
     shown: list[tuple[int, bool, str]] = []  # token, whether it is a lone byte, text

@@ -45,8 +45,8 @@ def show_rope(output: Output, impl: str, dims: int, base: float, positions: int)
 
 
 def _read_off(impl: str, dims: int, base: float, positions: int) -> Turns:
-    """Return the cosine and the sine of each pair's angle at each position. Both are read from the package's RoPE,
-    which rotates (1, 0) to (cos, sin)."""
+    """Return the cosine and the sine of each pair's angle at each position. The cosine and the sine are the two numbers
+    to which the package's RoPE rotates the pair (1, 0)."""
     rope = import_module(f"{package_of(impl)}.positional_encoding").RoPE(dims, positions, base)
     pairs = mx.repeat(mx.array([1.0, 0.0]), dims // 2)  # all first numbers, then all second numbers, as in checkpoints
     turned = np.array(rope(mx.broadcast_to(pairs, (1, positions, 1, dims))))[0, :, 0]  # positions, dims

@@ -20,7 +20,7 @@ class SamplingStep:
 
     @property
     def kept(self) -> int:
-        """Return the number of tokens that can still be drawn."""
+        """Return the number of tokens that the sampler can still choose."""
         return int((self.probs > 0).sum())
 
     def shares(self, tokens: list[int]) -> list[float]:
