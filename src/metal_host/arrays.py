@@ -49,7 +49,8 @@ def buffer_of(parameter: Parameter, array: mx.array, is_contiguous: bool) -> Buf
 
 
 def filled_output(shape: Sequence[int], dtype: mx.Dtype, value: float | None) -> tuple[_Bytes, int]:
-    """Return an output's bytes and the size of an element in bytes. value: of each element; None: all bytes are 0."""
+    """Return an output's bytes and the size of an element in bytes. value: the initial value of each element;
+    None means 0."""
     if value is None:
         return np.zeros(math.prod(shape) * dtype.size, np.uint8), dtype.size
     return _bytes(np.ascontiguousarray(_numpy(mx.full(shape, value, dtype)))), dtype.size

@@ -28,8 +28,8 @@ def explain_errors(output: str, texts: Mapping[str, str]) -> str:
 def listed(errors: Mapping[tuple[str, int], str], texts: Mapping[str, str], most: int = 3) -> str:
     """List the first errors, each with its file, line number, message and line of code.
 
-    errors: messages, keyed by file and line. texts: the kernel's texts, keyed by file name. most: how many errors are
-        listed.
+    errors: messages, keyed by file and line. texts: the kernel's texts, keyed by file name. most: the maximum
+        number of errors to list.
     """
     first = list(errors.items())[:most]
     parts = [f"{f}:{n}: {message}{_text(f, n, texts, chr(10) + '    ')}" for (f, n), message in first]

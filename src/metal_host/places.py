@@ -46,7 +46,7 @@ def _output(command: Sequence[str]) -> list[str]:
 
 
 def _by_address(output: Sequence[str]) -> list[list[str]]:
-    """Split addr2line's output into the lines for each address. Each part begins with the address."""
+    """Split addr2line's output into the lines for each address. In the output, each address precedes its lines."""
     parts: list[list[str]] = []
     for text in output:
         if text.startswith("0x"):

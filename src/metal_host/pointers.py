@@ -129,8 +129,9 @@ def _variables(tokens: Sequence[Token], i: int, scope: str) -> _Known:
     """Return the address spaces of the variables that the declaration at token i declares, keyed by name. Pointers are
     left out.
 
-    An array has the address space of its declaration. Any other variable has "", and is returned because it hides an
-    outer variable of the same name. If the declaration has an error, the key "" has the error's message.
+    An array has the address space of its declaration. For any other variable, the address space is "": the variable is
+    returned only because it hides an outer variable of the same name. If the declaration has an error, the error's
+    message is returned under the key "".
     """
     before = tokens[i - 1].text if i else ";"
     if scope not in (KERNEL, FUNCTION, FILE) or before not in (";", "{", "}", "(", ")"):
@@ -189,7 +190,7 @@ def _of(tokens: Sequence[Token], i: int, pointer: _Pointer, known: Mapping[str, 
 def _functions(header: str) -> dict[str, list[str]]:
     """For each function that a header defines once, return its parameters' address spaces, keyed by function name.
 
-    A parameter that is not a pointer has "".
+    For a parameter that is not a pointer, the address space is "".
     """
     tokens, _ = _without_space(header)
     within = scopes(tokens, FILE)

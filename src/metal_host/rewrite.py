@@ -1,7 +1,7 @@
 """Rewrites the parts of Metal that no C++ header can define:
 
 - Threadgroup variables, because all threads of a threadgroup share them.
-- Numbers without a suffix, because they are float in Metal.
+- Floating-point numbers without a suffix, because they are float in Metal.
 - `constant`, because it implies const.
 - A thread's own arrays, because checked runs put redzones around them.
 """
@@ -20,7 +20,7 @@ _SHORT = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(h|H|bf|BF)")
 
 
 def rewrite(source: str, outermost: str, word: Word | None = None) -> str:
-    """Rewrite a piece of the kernel's text as C++, line by line.
+    """Rewrite a piece of the kernel's text as C++. All lines keep their numbers.
 
     outermost: the scope outside of all braces, KERNEL for a body and FILE for a header. word: a function that rewrites
     a single token.
@@ -82,7 +82,7 @@ def _directive(tokens: Sequence[Token], i: int) -> tuple[str, int]:
 
 
 def _attribute(tokens: Sequence[Token]) -> str:
-    """Drop attributes, which have no meaning on the CPU, but keep `function_constant`, which refused.h rejects."""
+    """Drop attributes, which have no meaning on the CPU, but keep `function_constant`, so that refused.h rejects it."""
     kept = "function_constant " if any(token.text == "function_constant" for token in tokens) else ""
     return kept + _line_ends(tokens)
 

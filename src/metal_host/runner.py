@@ -1,6 +1,7 @@
 """Runs of compiled kernels, each in a process of its own, so that a crash or an endless loop cannot harm the caller.
 
-Both processes map the request, an unnamed file that holds all buffers. The kernel's process prints its answer.
+The caller and the kernel's process both map the request into memory. The request is an unnamed file that holds all
+buffers. The kernel's process prints its answer.
 """
 
 import mmap

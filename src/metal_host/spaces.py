@@ -1,4 +1,4 @@
-"""The first pass over a kernel: clang checks real address spaces, and finds errors that Apple's compiler would find.
+"""A pass over a kernel in which clang checks real address spaces, and finds errors that Apple's compiler would find.
 
 Only clang's errors about pointers and references to the wrong address space count. The machine's own compiler finds all
 other errors, because the headers that it reads define the whole language.

@@ -38,7 +38,8 @@ def store() -> Path:
 
 
 def keep_small(folder: Path, kept: int = _KEPT) -> None:
-    """Remove entries that no process has used for a while, and leftovers of killed processes.
+    """Keep the `kept` newest entries. Remove older entries that no process has used for a while, and leftovers of
+    killed processes.
 
     A process that uses an entry updates the entry's modification time. Removing an entry does not disturb a
     program that already runs from it.

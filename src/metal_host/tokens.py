@@ -29,8 +29,8 @@ def tokenize(source: str) -> tuple[Token, ...]:
 
 
 def after_space(tokens: Sequence[Token], i: int) -> int:
-    """Skip space: return the index of the next other token, beginning at token i. If only space is left, return the
-    number of tokens."""
+    """Skip space: return the index of the first token at or after token i that is not space. If only space is left,
+    return the number of tokens."""
     while i < len(tokens) and tokens[i].kind == "space":
         i += 1
     return i

@@ -120,7 +120,8 @@ def for_this_processor() -> str:
 
 @cache
 def processor() -> str:
-    """Return the line of /proc/cpuinfo with the processor's features, or its name if there is no such file."""
+    """Return the line of /proc/cpuinfo that lists the processor's features. Without this file, return the processor's
+    name."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
