@@ -1,4 +1,4 @@
-"""The process in which a submission runs: `python worker.py SOCKET SANDBOX SUBMISSION TESTS MEMORY`, for the judge.
+"""The process in which the judge runs a submission: `python worker.py SOCKET SANDBOX SUBMISSION TESTS MEMORY`.
 
 The process holds no score and no expected value. docs/design/grading.md says what the process may do with
 and without a sandbox.
@@ -107,8 +107,8 @@ def _load_extension(metal_kernel: Callable[..., Any]) -> None:
 
 
 def _guard(tests: Path) -> Callable[[str, tuple[Any, ...]], None]:
-    """Return an audit hook that refuses to open files that a sandbox would hide. The hook stops mistakes, not
-    attacks."""
+    """Return an audit hook that raises an error when code opens a file that a sandbox would hide. The hook stops
+    mistakes, not attacks."""
     closed = (tests, ROOT / "tests", SRC / "tiny_llm_ref", *HIDDEN, Path("/proc"))
 
     def guard(event: str, arguments: tuple[Any, ...]) -> None:

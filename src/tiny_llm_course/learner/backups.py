@@ -33,7 +33,7 @@ class Undone:
 
 
 class ChangedSinceError(Exception):
-    """The error raised when lines that a command wrote have been changed since."""
+    """The error raised when a command cannot be taken back, because lines that it wrote have been changed since."""
 
     def __init__(self, path: Path, copy: Path):
         super().__init__(path, copy)
@@ -44,9 +44,9 @@ class ChangedSinceError(Exception):
 class Backups:
     """Copies of the files that each command changed, made before the change. `undo` takes back the newest command.
 
-    folder/2026-11-21_14-03-05.123456/ belongs to one command. Its folder `before` has the old files, and its folder
-    `after` has the files that the command wrote. `backup.json` lists the files, since a new file has no copy in
-    `before`. If the folder has a file `writing`, the command is still running or was killed.
+    folder/2026-11-21_14-03-05.123456/ contains the copies for one command: `before` has the old files, and `after` has
+    the files that the command wrote. `backup.json` lists the files, since a new file has no copy in `before`. If the
+    folder has a file `writing`, the command is still running or was killed.
 
     merges: functions that take back a change in a file that git cannot merge properly, keyed by the file's name.
     on_taken_back: a function that is called with a command's folder after the command's files have been restored.
@@ -141,8 +141,8 @@ class Backups:
         return sorted(record.parent for record in self._folder.glob("*/backup.json"))
 
     def _keep(self, files: Mapping[Path, bytes | None], reason: Text, undoes: str) -> Path:
-        """Copy the files and their new contents into a new folder. The record is written last, because a folder without
-        a record is not used."""
+        """Copy the files and their new contents into a new folder. Write the record last, so that an incomplete folder
+        has no record and is not used."""
         folder = self._new_folder()
         try:
             existed = {}
@@ -294,7 +294,7 @@ def _nothing_changed() -> Iterator[None]:
 
 @contextmanager
 def _brought_back_later() -> Iterator[None]:
-    """Turn an OSError into a CommandError that says that the next command tries again."""
+    """Turn an OSError into a CommandError that says that the next command will try again to restore the files."""
     from ..ui import CommandError, os_reason
 
     try:

@@ -76,7 +76,8 @@ class Git:
         return self.run("cat-file", "blob", entry.blob)
 
     def record(self, files: list[Path], new: str, copies: Path) -> None:
-        """Make a merge commit of these files, so that a later `git pull` finds no conflict. Other changes stay staged.
+        """Make a merge commit of these files, so that a later `git pull` finds no conflict. Other staged changes
+        stay staged.
 
         copies: the folder in which the commit is recorded before HEAD moves, so that `take_back_commit` can find the
         commit.

@@ -38,8 +38,8 @@ def show_finished(day: Day, workspace: Workspace, words: Messages) -> None:
 
 
 def show_next_step(day: Day, workspace: Workspace, words: Messages) -> None:
-    """After a run in which every test passed, show the day or week that the learner has finished, and the next task in
-    one line."""
+    """After a run in which every test passed, say which day or week the learner has finished, if any, and show the next
+    task in one line."""
     show()
     show_finished(day, workspace, words)
     task = workspace.next_task()

@@ -41,8 +41,8 @@ class Progress:
         return chosen[-1] if chosen and chosen[-1] in PATHS else ALL
 
     def follow(self, path: str) -> None:
-        """Write a path into the file, in a line before the tasks, so that `undo` can take back a change of tasks
-        without touching the path."""
+        """Record in the file that the learner follows this path from now on. The path has a line of its own, so that
+        `undo` can take back a change of tasks without touching the path."""
         if path == self.path:
             return
         lines = [line for line in self._lines if not _PATH.match(line)]
@@ -85,8 +85,8 @@ def without_change(now: bytes, after: bytes, before: bytes) -> bytes:
 
 
 def _lines_by_key(content: bytes) -> dict[str, str]:
-    """Return the lines, keyed by task. A line without a task is its own key. If two lines name the same task, the later
-    line counts."""
+    """Return the lines, keyed by task. The key of the path's line is `path`, and any other line without a task is its
+    own key. If two lines name the same task, the later line counts."""
     return {_key(line): line for line in _decoded(content)}
 
 

@@ -29,7 +29,7 @@ def next_task(
     ] = None,
     lang: Lang = None,
 ) -> None:
-    """Say what to do next: task, chapter, file and line, test command."""
+    """Say what to do next: the task, its chapter, the file and line of its code, and the command that tests it."""
     with reporting(lang) as words:
         if path is not None:
             with changing("next") as workspace:

@@ -23,7 +23,8 @@ def progress_table(workspace: Workspace, words: Messages) -> None:
 
 
 def week_list(workspace: Workspace, task: TaskId, rows: int, words: Messages) -> None:
-    """Show the week of a task, if possible in this many rows of the terminal, and show each other week in one line.
+    """Show the week of a task in full and each other week in one line, if all of this fits into this many rows of the
+    terminal.
 
     If the week is too long, only the days nearest to the task's day show their tasks, and each other day takes one
     line.
@@ -42,7 +43,7 @@ def week_list(workspace: Workspace, task: TaskId, rows: int, words: Messages) ->
 
 
 def _unfolded(week: Week, number: int, rows: int, words: Messages) -> list[Day]:
-    """Choose the days of a week that show their tasks: the day with this number, and the nearest days as long as rows
+    """Choose the days whose tasks are shown: the day with this number, and the nearest days of the week as long as rows
     are left."""
     rows -= sum(_rows(_day_line(day, words)) for day in week.days)
     days: list[Day] = []
