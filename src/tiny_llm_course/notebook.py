@@ -46,7 +46,7 @@ def course(command: str) -> None:
 def write(task: str, *functions: Callable[..., object]) -> None:
     """Write functions into the learner's files, in place of the functions of this task with the same names.
 
-    Write a method as a function whose first parameter is `self`. `./course undo` takes the change back.
+    To replace a method, pass a function whose first parameter is `self`. `./course undo` takes the change back.
     """
     with suppress(typer.Exit), reporting() as words, changing("python") as workspace:
         chosen = asked_task(task)

@@ -68,7 +68,8 @@ class _Walk:
         self._definitions, self._known = schema.get("$defs", {}), known
 
     def enter(self, part: int | str) -> bool:
-        """Go on to an item or a field. Return False if `part` is the name of a union's branch, where the walk ends."""
+        """Go on to the schema of an item or a field. Return False if `part` is the name of a union's branch,
+        where the walk ends."""
         fields, others = self.schema.get("properties", {}), self.schema.get("additionalProperties")
         if isinstance(part, int) and "items" in self.schema:
             inner, place = self.schema["items"], f"{self.place}[{part}]"

@@ -82,8 +82,8 @@ class LoadedModel:
             set_threads(wanted.threads)
 
     def tokens(self, prompt: Sequence[int], sampler: Sampler, max_tokens: int) -> Iterable[int]:
-        """Generate new tokens, one at a time: with a KV cache, or, until week 2 day 1 is written, with week 1's
-        loop."""
+        """Generate new tokens, one at a time: with a KV cache if the code of week 2 day 1 is written, otherwise with
+        week 1's loop."""
         end = self.model.config.eos_token_ids
         if self.has_cache:
             new: Iterable[int] = self._generation.generate(self.model, prompt, sampler, max_tokens, end, self.cache())
@@ -97,13 +97,13 @@ class LoadedModel:
         return has_cache(self._open) and hasattr(self._generation, "generate")
 
     def cache(self) -> Cache:
-        """Make an empty KV cache. If the layers use kernels, a kernel computes its attention."""
+        """Make an empty KV cache. If the layers use kernels, a kernel computes the cache's attention."""
         made: Cache = self._module("kv_cache").KVCache(len(self.model.layers), **self.attention())
         return made
 
     def attention(self) -> dict[str, Any]:
-        """Return the arguments with which a kernel computes a cache's attention. Return {} if the layers are plain or
-        the kernel is not written."""
+        """Return the arguments that make a cache compute its attention with a kernel. Return {} if the layers are
+        plain or the kernel is not written."""
         if self._wanted.layers == "plain" or not self._is_written(_ATTENTION):
             return {}
         return {"attention": self._module("kernels.attention").flash_attention}

@@ -1,5 +1,5 @@
-"""Lists the tasks whose code a command runs. The command reports each of these tasks that is open as missing, or as
-filled in."""
+"""Lists the tasks whose code a command runs. If one of these tasks is open, the command reports the task as missing, or
+as filled in."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SAMPLING_AT_ONCE = TaskId(3, 2, 3)  # optional: without this task, requests are
 
 
 def has_cache(stubs: Iterable[Stub]) -> bool:
-    """Tell whether text is generated with a KV cache while these stubs are not written."""
+    """Tell whether text is generated with a KV cache as long as these stubs are left."""
     return not any((stub.task.week, stub.task.day) == (2, _CACHE) and stub.task != _AHEAD for stub in stubs)
 
 
@@ -59,8 +59,8 @@ def _tasks(days: list[Day]) -> set[TaskId]:
 
 
 def is_written(kernel: str, stubs: list[Stub]) -> bool:
-    """Tell whether a kernel is written: no stub belongs to the kernel or to a header that the kernel includes. A stub
-    in Metal does not count, because the CPU's kernel runs instead."""
+    """Tell whether a kernel is written, that is, whether neither its file nor a header that it includes has a stub. A
+    stub in Metal does not count, because the CPU's kernel runs instead."""
     from tiny_llm_native.includes import with_included
 
     files = {stub.file for stub in stubs if stub.file.parent.name == "kernels" and stub.file.suffix != ".metal"}
@@ -70,5 +70,5 @@ def is_written(kernel: str, stubs: list[Stub]) -> bool:
 
 
 def open_stubs(package: str) -> list[Stub]:
-    """Return the stubs that a learner still has to write. The reference has no stubs."""
+    """Return the stubs that a learner still has to replace. The reference has no stubs."""
     return [] if package == "tiny_llm_ref" else unsolved(Path(import_module(package).__file__ or "").parent)

@@ -56,7 +56,7 @@ class Child:
 
     def end(self) -> None:
         """Interrupt the process and all processes that it started. If the process has not ended after GRACE
-        seconds, kill all of them."""
+        seconds, kill all of these processes."""
         for sent in (signal.SIGINT, signal.SIGKILL):
             if self._process.poll() is not None:
                 return

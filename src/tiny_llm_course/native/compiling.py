@@ -171,7 +171,7 @@ def compile_files(
 
 def compile_for(package: str, kernels: Collection[str], words: Messages) -> None:
     """Compile these kernels of a package, or of the code that both packages share, unless kernels are off or no MLX
-    extension is built. If all kernels have been compiled, print nothing.
+    extension is built. If no kernel has to be compiled, print nothing.
 
     A kernel that does not compile raises its error when it is first called.
     """

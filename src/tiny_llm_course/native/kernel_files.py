@@ -71,8 +71,8 @@ def kernels_of(package: Path) -> Kernels:
 
 
 def _regions_of(file: Path) -> dict[TaskId, str]:
-    """Return the code of the tasks that a kernel of this file runs, keyed by task: tasks in the file, and in the
-    headers that the file includes from its folder."""
+    """Return the code of the tasks in this file, and in the headers that the file includes from its own folder, keyed
+    by task."""
     code_by_task: dict[TaskId, str] = {}
     for part in with_included(file):
         if part.parent == file.parent:

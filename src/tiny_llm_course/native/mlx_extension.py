@@ -230,7 +230,8 @@ def _run_cmake(source: Path, folder: Path, words: Messages) -> None:
 
 
 def _run(command: list[str], output: list[str], start: float, words: Messages) -> int | None:
-    """Run a program, add its lines to `output`, and show its progress in a terminal. Return its exit code."""
+    """Run a program, add its lines to `output`, and show its progress in a terminal. Return the program's exit
+    code."""
     status, step = StatusLine(), words("ext_configuring")
     with running(command) as child:
         try:
@@ -258,8 +259,10 @@ def _check_works(made: Path, words: Messages) -> None:
 
 
 def _stamp(native: Path, nanobind: str) -> dict[str, str]:
-    """Return the versions and the hash of the sources that a build depends on. nanobind: the version to write if
-    nanobind is not installed, since only the build needs nanobind."""
+    """Return the versions of Python and of the packages that a build depends on, and the hash of the build's sources.
+
+    nanobind: the version to return if nanobind is not installed, because a finished build works without nanobind.
+    """
     with suppress(metadata.PackageNotFoundError):
         nanobind = metadata.version("nanobind")
     return {
@@ -287,8 +290,8 @@ def _directory(module: str, option: str) -> str:
 
 
 def _first_error(output: str) -> str:
-    """Return the compiler's first error. If there is none, return CMake's first error, whose text follows the line with
-    `CMake Error`."""
+    """Return the compiler's first error. If the compiler reports no error, return CMake's first error, whose text
+    follows the line with `CMake Error`."""
     lines = output.strip().splitlines() or ["no output"]
     if of_compiler := next((line for line in lines if re.search(r"\berror: ", line)), ""):
         return of_compiler.strip()
