@@ -1,1 +1,1 @@
-"""Runs the tests of days in processes of their own, and collects the tests' results."""
+"""Runs the tests of some days in separate processes, and collects the tests' results."""

@@ -1,4 +1,4 @@
-"""Runs the tests of days in processes of their own, and keeps the result of each test."""
+"""Runs the tests of some days in separate processes, and keeps the result of each test."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class PytestRun:
         return [result for result in self.results if result.task == task]
 
     def is_solved(self, task: TaskId) -> bool:
-        """Tell whether every test of the task was run and passed."""
+        """Tell whether every test of the task has run and passed."""
         results = self.of(task)
         count = self.collected[task]
         return len(results) == count > 0 and all(result.outcome == "passed" for result in results)

@@ -31,8 +31,8 @@ __all__ = ["report", "write_new"]
 
 
 def report(task: TaskArgument = None, out: Out = OUT, lang: Lang = None) -> None:
-    """Write your code for a task, the failed tests, and the versions of system and packages into a file that you can
-    attach to an issue."""
+    """Write your code for a task, the failed tests, and the versions of your system and packages into a file that you
+    can attach to an issue."""
     with reporting(lang) as words:
         workspace = Workspace()
         chosen = chosen_task(task, workspace)
