@@ -1,1 +1,1 @@
-"""Many requests at the same time: `tiny-llm serve` and `tiny-llm batch`."""
+"""Serves many requests at the same time: `tiny-llm serve` and `tiny-llm batch`."""

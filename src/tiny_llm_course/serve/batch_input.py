@@ -28,8 +28,8 @@ _KNOWN = {  # field -> what is expected, for fields for which the schema's own t
 
 
 class BatchLine(Parameters):
-    """A request on a line: a text to continue, or messages to answer. Without an id, the line's number becomes the
-    id."""
+    """A request on a line: a text to continue, or messages to answer. If the line has no id, the id is `line-` and
+    the line's number."""
 
     id: SomeText | None = None
     prompt: SomeText | None = None
@@ -69,7 +69,7 @@ def read_requests(file: Path) -> list[BatchRequest]:
 
 
 class _LineError(Exception):
-    """The error raised when a line of the requests is wrong."""
+    """The error raised when a line in the file of requests is wrong."""
 
     def __init__(self, problem: Phrase):
         super().__init__(problem)

@@ -25,7 +25,7 @@ _BEGINNING = b'{"id": "'  # the beginning of each line
 
 
 class BatchResult(BaseModel):
-    """The result of a request. The file has only the fields that are set."""
+    """The result of a request. A line of the file contains only the fields that are set."""
 
     id: str
     text: str

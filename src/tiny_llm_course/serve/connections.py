@@ -175,8 +175,8 @@ class Rarely(logging.Filter):
 
 
 def _kind(record: logging.LogRecord) -> Any:
-    """Return a key that equal messages share. Only the first line counts, since asyncio writes addresses of objects
-    into the other lines."""
+    """Return a key that is the same each time a message is repeated. Only the message's first line counts, since
+    asyncio writes addresses of objects into the other lines."""
     kind: list[Any] = [record.levelno, str(record.msg).partition("\n")[0]]
     if record.exc_info and record.exc_info[1] is not None:
         error, trace = record.exc_info[1:]

@@ -69,7 +69,7 @@ class Batch(Protocol):
 
 
 class Scheduler(Protocol):
-    """The requests of an engine. Iterating yields all requests."""
+    """The requests of an engine. Iterating over a scheduler yields all of its requests."""
 
     @property
     def running(self) -> Sequence[Request]: ...

@@ -36,7 +36,7 @@ class RunStep(_Part):
     """A step. time: the time at which the step ended. generated: the number of tokens added to outputs. preempted: the
     requests preempted before anything was computed. finished: the requests that ended with this step, each with the
     reason. pages_used: the number of pages that running requests hold. pages_kept: the number of pages that only the
-    prefix tree holds. Both are None if the cache has no pages."""
+    prefix tree holds. pages_used and pages_kept are None if the cache has no pages."""
 
     time: Seconds
     chunks: list[RunChunk]

@@ -81,7 +81,7 @@ def serve(
     ] = None,
     lang: Lang = None,
 ) -> None:
-    """Serve a model to OpenAI's clients, with /v1/completions and /v1/chat/completions."""
+    """Serve a model to clients of OpenAI's API, at /v1/completions and /v1/chat/completions."""
     with reporting(lang) as words:
         _check(port, max_waiting, max_body, timeout, api_key)
         wanted = Wanted(package_of(impl), model, dtype, bits, layers, threads, fast)

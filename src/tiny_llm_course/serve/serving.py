@@ -92,7 +92,7 @@ class Serving:
     """A loaded model, and the parts that serve requests with this model. Notes on stderr name the chosen cache.
 
     days: the days of week 3 whose tasks the command needs in addition to those of the cache. context: the
-    maximum number of tokens of a request, prompt and output together. kind: the kind of the cache. sampling:
+    maximum number of tokens in a request's prompt and output together. kind: the kind of the cache. sampling:
     the checkpoint's sampling settings.
     """
 
@@ -130,8 +130,8 @@ class Serving:
         )
 
     def request(self, id: str, tokens: Sequence[int], params: Mapping[str, Any], *, is_chat: bool = False) -> Any:
-        """Return a request of the package. The package's own checks may raise a ValueError. params: the arguments of
-        `SamplingParams`. is_chat: whether the request's text is an answer, from which the thinking is separated."""
+        """Return a new `Request` of the package. The package's own checks may raise a ValueError. params: the arguments
+        of `SamplingParams`. is_chat: whether the request's text is an answer, from which the thinking is separated."""
         module = self._module("request")
         settings = module.SamplingParams(**params)
         if is_chat:
@@ -142,7 +142,7 @@ class Serving:
         return module.Request(id, tokens, settings, text)
 
     def engine(self, longest: int | None = None, observers: Sequence[Observer] = ()) -> ServingEngine:
-        """Return a new engine with an empty cache. longest: the maximum number of tokens of a request, prompt and
+        """Return a new engine with an empty cache. longest: the maximum number of tokens in a request's prompt and
         output together. None: `context`."""
         longest, options = min(longest or self.context, self.context), self.options
         scheduler = self._scheduler(self._cache(self._loaded, longest))
@@ -183,7 +183,7 @@ class Serving:
             raise _open(name, stubs)
 
     def needs(self, days: Sequence[int]) -> set[TaskId]:
-        """Return the tasks whose code runs when requests use the code of these days of week 3."""
+        """Return the tasks of all weeks that must be done before requests can use the code of these days of week 3."""
         wanted = self.options.wanted
         speculation = (SPECULATION,) if self.options.draft is not None else ()
         return needs_of_serving(wanted.bits is not None, wanted.layers, {*days, *self._days, *speculation})

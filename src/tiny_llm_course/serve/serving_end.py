@@ -40,7 +40,7 @@ class Ending:
         threading.Thread(target=self._watch, name="signals", daemon=True).start()
 
     async def serve(self, listener: Any) -> None:
-        """Serve until the server ends."""
+        """Run the server until a signal or an error of the engine ends it."""
         watching = asyncio.ensure_future(self._end_if_broken())
         await self._runner.serve(sockets=[listener])
         watching.cancel()
@@ -56,7 +56,7 @@ class Ending:
         show_note(self._words("serve_answered" if self._num_running and not cut else "serve_stopped"))
 
     def _watch(self) -> None:
-        """Handle signals, in a thread of its own, so that signals work even while the loop is busy."""
+        """Handle signals in a separate thread, so that signals work even while the loop is busy."""
         self._next_signal()
         self._num_running = self._engine.num_requests
         if self._num_running:
