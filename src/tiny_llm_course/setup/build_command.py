@@ -1,4 +1,5 @@
-"""`tiny-llm build-ext`: builds the MLX extension, and compiles the written C++ kernels and a day's known mistakes."""
+"""`tiny-llm build-ext`: builds the MLX extension, compiles the written C++ kernels, and starts to compile the known
+mistakes of the first day with an open C++ kernel."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ print(json.dumps({"device": "gpu (Metal)" if gpu and mx.metal.is_available() els
 
 @dataclass(frozen=True)
 class Check:
-    """A line of the report."""
+    """The result of a check, which `doctor` shows in one line."""
 
     name: str  # the line's label is `doctor_NAME` in messages.toml
     state: str
@@ -76,7 +76,8 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts and bug reports.")] = False,
     lang: Lang = None,
 ) -> None:
-    """Check Python, MLX, compiler, disk, memory, cache, terminal and your files. Exit code 1 if something is broken."""
+    """Check Python, MLX, compiler, disk, memory, cache, terminal and your files. If something is broken, the exit code
+    is 1."""
     with reporting(lang) as words:
         if report:
             check_report(as_json)
@@ -190,7 +191,7 @@ def _build_tools(words: Messages) -> Check:
 
 
 def _mlx_extension(words: Messages) -> Check:
-    """Check the MLX extension, and count the kernels that are no longer stubs."""
+    """Check the MLX extension, and list the kernels that are no longer stubs."""
     native = Workspace().native
     if not mlx_extension.is_built(native):
         return Check("mlx_extension", WARNING, words("doctor_not_built"), "./course build-ext")

@@ -72,8 +72,8 @@ def options_of_pdm(parts: list[str]) -> list[str]:
 
 
 def _pdm(environment: Path) -> list[str]:
-    """Return the command of ./course's own PDM. If ./course has no PDM, return the command of the PDM on PATH if that
-    PDM made the environment, otherwise []."""
+    """Return the command of ./course's own PDM. If ./course has no PDM, but the PDM on PATH made the environment,
+    return the command of the PDM on PATH. Otherwise, return []."""
     own = environment / "pdm" / "bin" / "python"
     if own.exists():
         return [str(own), "-m", "pdm"]

@@ -76,7 +76,7 @@ class Trial:
         self._report.finish()
 
     def _try_kernels(self) -> None:
-        """Run small kernels, and record which right and wrong kernels the compiler accepts."""
+        """Compile small kernels, some of which are faulty, run the others, and record the results."""
         part = self._begin("kernels")
         environment = os.environ | {"METAL_HOST": "off" if self._has_metal else "check"}
         count = 0

@@ -32,7 +32,7 @@ def is_native(filename: str | PurePath) -> bool:
 
 
 def code_files(package: Path) -> list[Path]:
-    """Return the files that may have tasks. Files in folders named `built` are left out, because they are compiled."""
+    """Return the files that may have tasks. Leave out folders named `built`, which contain compiled files."""
     files = (file for file in package.rglob("*") if file.suffix in SUFFIXES)
     return sorted(file for file in files if BUILT not in file.relative_to(package).parts)
 

@@ -129,8 +129,8 @@ def _without_unused(target: str, names: list[str], filename: str) -> str:
 
 
 def restore(target: str, source: str, names: list[str], filename: str) -> str:
-    """Return `target` with those functions in `names` added that `target` lacks. The functions come from `source`.
-    Everything else stays the same.
+    """Add to `target` those functions in `names` that `target` lacks, and return the result. The functions come from
+    `source`. Everything else stays the same.
 
     Raises:
         SpliceError: the target has a syntax error, or lacks a class.
