@@ -26,8 +26,8 @@ class ChatTemplate:
     """A tokenizer whose `apply_chat_template` runs in another process, with limits. All other attributes are those of
     the tokenizer itself.
 
-    Only one thread may use this object at a time. The first conversation starts the process. After a conversation that
-    ended the process, the next one starts it again. seconds: the processor time that a conversation may take.
+    Only one thread may use this object at a time. The first conversation starts the process. If a conversation ends the
+    process, the next conversation starts it again. seconds: the processor time that a conversation may take.
     """
 
     def __init__(self, tokenizer: Any, seconds: float = _SECONDS):

@@ -32,10 +32,10 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def shards(index: Path) -> list[Path]:
-    """Return the weight files that a model.safetensors.index.json names, all of them in the folder of the index.
+    """Return the weight files that a model.safetensors.index.json names. They must be in the folder of the index.
 
-    Check only the names in the index, because a checkpoint's author chose them. A file may be a link to anywhere: the
-    files that Hugging Face downloads are links into a folder `blobs`.
+    Check the names in the index, which a hostile author may have chosen, but follow links to any place: the files that
+    Hugging Face downloads are links into a folder `blobs`.
 
     Raises:
         FileNotFoundError: a file is missing.

@@ -1,4 +1,4 @@
-"""Checks that the course can build the model of a config.json. Given."""
+"""Checks that the course can build the model that a config.json describes. Given."""
 
 from collections.abc import Mapping
 from reprlib import repr as short

@@ -9,7 +9,7 @@ __all__ = ["check_finite"]
 def check_finite(logits: mx.array) -> None:
     """Raise FloatingPointError if one of the logits is NaN or infinite.
 
-    Every token that is chosen from such logits is wrong, and JSON has no NaN.
+    A token chosen from such logits is meaningless, and a server cannot send their log-probabilities: JSON has no NaN.
     """
     if not np.isfinite(np.asarray(logits.astype(mx.float32))).all():  # NumPy is ten times as fast as MLX here
         raise FloatingPointError(

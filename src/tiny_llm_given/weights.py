@@ -88,7 +88,7 @@ def read_safetensors(path: Path) -> Weights:
 def dequantize_weights(weights: Weights, quantization: Mapping[str, Any] | None) -> Weights:
     """Dequantise the layers that mlx-lm quantised: the packed weight, scales and biases of a layer become one weight.
 
-    quantization: the group_size and bits of all layers, and those of each layer that differs, keyed by layer name.
+    quantization: the checkpoint's group_size and bits, and those of each layer that differs, keyed by layer name.
 
     Raises:
         ValueError: one of a layer's three arrays is missing, or their shapes do not match group_size and bits.
@@ -190,7 +190,7 @@ def _check_quantized(weights: Weights, quantization: Mapping[str, Any] | None) -
 
 
 def _check_layers(weights: Weights, num_hidden_layers: int) -> None:
-    """Refuse more layers than the files hold, before listing the expected weights: there might be 10^9 layers."""
+    """Raise ValueError if the configuration has more layers than the files: a list of 10^9 would fill the memory."""
     stored = {name.split(".")[2] for name in weights if name.startswith("model.layers.")}
     if num_hidden_layers > len(stored):
         raise ValueError(

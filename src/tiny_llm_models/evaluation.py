@@ -53,7 +53,7 @@ class Exam:
 
     prompt: the stories and the question, in the chat template.
     alone: the same prompt without the stories.
-    unsaid: the right answer to a question that the stories do not answer.
+    unsaid: the answer that counts as right if the stories do not answer a question.
     tokens: the length of the prompt in tokens.
     """
 

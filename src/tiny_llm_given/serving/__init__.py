@@ -1,3 +1,3 @@
-"""Parts of the server that handle HTTP, messages and limits, without an engine. Import from the modules."""
+"""Parts of the server that handle HTTP, messages and limits, without an engine. Import the modules, not the package."""
 
 __all__: list[str] = []

@@ -49,7 +49,7 @@ class PromptDetails(Sent):
 
 
 class OutputDetails(Sent):
-    """Counts of output tokens: guesses that were right or wrong (`--draft`), and thinking tokens."""
+    """Counts of output tokens: right guesses and wrong guesses (`--draft`), and thinking tokens."""
 
     accepted_prediction_tokens: int
     rejected_prediction_tokens: int

@@ -16,9 +16,9 @@ __all__ = ["ChatPrompt", "encode_chat"]
 class ChatPrompt:
     """A conversation, filled into the checkpoint's chat template up to the beginning of the answer.
 
-    Message content such as "<|im_end|>" would become the token that ends a message, so the author of the message could
-    speak as the system. Therefore, while the template is filled in, marks replace the names of control tokens in
-    contents. Later, these names are encoded as ordinary text.
+    If content such as "<|im_end|>" became the token that ends a message, the author of the message could speak as the
+    system. To prevent this, marks replace the names of control tokens in contents while the template is filled in.
+    Later, these names are encoded as ordinary text.
     parts: the text before each of these names, and the text after the last name. names: the names, in order.
     """
 

@@ -35,7 +35,7 @@ __all__ = [
 
 
 def encodable(text: str) -> str:
-    """Return the text. Raise ValueError if it contains half of a surrogate pair, which has no UTF-8 encoding."""
+    """Return the text. Raise ValueError if the text contains half of a surrogate pair, which has no UTF-8 encoding."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -58,7 +58,7 @@ Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 
 
 class Strict(BaseModel):
-    """An object that refuses unknown names, unless their values ask for nothing."""
+    """An object that refuses unknown names, unless their values are null or empty and so ask for nothing."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 

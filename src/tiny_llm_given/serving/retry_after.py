@@ -15,9 +15,9 @@ class RetryAfter:
     """An estimate of how long a refused client should wait: until the clients that were refused earlier are served.
 
     If all refused clients came back at once, most would be refused again, and OpenAI's clients try only three times. So
-    the server tells each refused client a later time than the previous one. The difference is the mean time between the
-    ends of two requests, measured while the server has requests: the server calls `begin` and `end` for each request.
-    Until a request has ended, the estimate is the time that has passed so far.
+    the server tells each refused client a later time than the previous one. The difference is the mean time from one
+    request's end to the next, measured while the server has requests: the server reports them by `begin` and `end`.
+    Until one of them ends, the difference is the time since the first began, but at least the mean known before.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
@@ -34,8 +34,8 @@ class RetryAfter:
         self._num_now += count
 
     def end(self, count: int = 1, *, were_served: bool = True) -> None:
-        """Record that this many requests have ended. were_served: False if the requests were refused at once, so that
-        their end says nothing about the pace."""
+        """Record that this many requests have ended. were_served: False if the requests were refused immediately, so
+        that their end says nothing about the pace."""
         now = self._clock()
         self._num_now -= count
         if not were_served:

@@ -43,8 +43,8 @@ class Mix:
     long: the share of documents with 2 to `stories` stories in a row.
     shares: the shares of the other documents, keyed by kind. The remaining documents have questions.
     strange: of the documents with questions, the share that has invented names and unknown things.
-    stopped: of the stories in documents with questions, the share that stops early, so that any of a thing's places may
-    be the thing's last place.
+    stopped: of the stories in documents with questions, the share that stops early. When such a story
+    stops, a thing may be in any of its places.
     told: of the documents with questions about ordinary, complete stories, the share in which the model learns to tell
     the stories.
     scenes: the share of scenes among the stories.
@@ -152,7 +152,8 @@ def _opening(story: Story) -> str:
 
 
 def _questions(words: Lexicon, random: Random, split: str, mix: Mix, count: int) -> Document:
-    """Return a conversation about stories. The first message has the stories and a question; other questions follow."""
+    """Return a conversation about stories. The first message contains the stories and a question; each of
+    the user's later messages contains another question."""
     unknown = split == "test" or random.random() < mix.strange
     recast = strange(words, random, split) if unknown else None
     stories = [

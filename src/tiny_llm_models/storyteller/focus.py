@@ -66,8 +66,8 @@ class Focus(NamedTuple):
     def clear(self, role: str, entity: Entity, short: str | None) -> bool:
         """Tell whether the short form can refer only to this role.
 
-        short: the short form; "" if the word is dropped; None if the form has no long form, as a possessive has none. A
-        form without a long form may also refer to the subject, or to the person whom the line named last.
+        short: the short form; "" if the word is dropped; None if the form, such as a possessive, has no long form.
+        A form without a long form may also refer to the subject, or to the person whom the line named last.
         """
         window = self.now | self.before
         if entity.sort == "thing":

@@ -1,4 +1,4 @@
-"""Checks of plots: mistakes in the notation, and problems in a few hundred tellings of each plot."""
+"""Checks plots for mistakes in the notation, and for problems in a few hundred tellings of each plot."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Report:
 
 
 def lint_words(lexicon: Lexicon) -> Report:
-    """Check words.toml for names that are also other words, and for colours that no entity has."""
+    """Check words.toml for names that are repeated or are also ordinary words, and for colours that no entity has."""
     words, names = known_words(lexicon), lexicon.gender_of
     counts = Counter(lexeme.sort for lexeme in lexicon.lexemes)
     listed = [name for some in lexicon.names.values() for name in some]
@@ -75,7 +75,7 @@ def _rules(lexicon: Lexicon) -> Iterator[str]:
 
 
 def _shared(lexicon: Lexicon, source: str, sorts: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    """Check a line of rules.toml. sorts: the sorts that each role may have."""
+    """Check a line from rules.toml. sorts: the sorts that each role may have."""
     try:
         for slot in slots(lexicon.notation.line(source).text):
             if slot.role not in sorts:
@@ -178,8 +178,8 @@ def _effects(lexicon: Lexicon, plot: Plot, line: Line) -> Iterator[str]:
 
 
 def _unnamed(lexicon: Lexicon, plot: Plot, line: Line, named: set[str]) -> Iterator[str]:
-    """Yield effects whose spot or place no line names. After such an effect, a reader does not know where the thing
-    is."""
+    """Yield a problem for each effect whose spot or place no line names. After such an effect, a reader does not know
+    where the thing is."""
     for effect in line.effects:
         where = effect.where
         if where in plot.cast and where not in named and lexicon.sort(plot.cast[where]) in ("spot", "place"):

@@ -20,7 +20,7 @@ _FUEL = 400_000  # the most parts of lines that are compared with one text
 
 
 class Match(NamedTuple):
-    """A way to read a line at one place, or the part of the line that has been read so far.
+    """One way to match a line, or the part of the line that has been read so far, with the text.
 
     end: the index of the first character after the part that was read.
     cast: the entity of each role. here: the entities of the roles that occur only in this line.

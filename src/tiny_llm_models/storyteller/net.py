@@ -29,8 +29,7 @@ class Edge:
     longest: str
 
     def may_begin(self, text: str, place: int) -> bool:
-        """Tell whether the text at this place begins like the line, or whether the story ends within the line's
-        beginning."""
+        """Tell whether the text from this place on begins like the line, or ends within the line's beginning."""
         if text.startswith(self.first, place):
             return True
         rest = len(text) - place

@@ -71,8 +71,8 @@ def ask(
     """Ask up to `count` different questions about stories that have no person and no thing in common.
 
     kinds: the kinds of questions to ask; by default, all kinds. The kinds take turns if the stories allow it.
-    gaps: how rare the questions of a kind are, keyed by kind; 2 by default. A kind with half the gap is asked twice as
-    often.
+    gaps: how rare the questions of a kind are, keyed by kind; 2 by default. Questions of a kind with half the gap are
+    asked twice as often.
     recast: as in `tell`, for the persons and things of questions that no story answers.
     """
     options = [

@@ -98,7 +98,7 @@ class Recovery:
         return spans[sentence + 1][0] if sentence + 1 < len(spans) else len(self._reader.text)
 
     def _resumed(self, place: int, faults: list[Fault]) -> list[Thread]:
-        """Move the readings so far to a later place. The skipped text counts as one line of the plot, or as none."""
+        """Move the stopped readings to a later place. The skipped text counts as one line of the plot, or as none."""
         found: dict[object, Thread] = {}
         for thread in self._threads:
             match = thread.match._replace(end=place, focus=thread.match.focus.next_line(), mismatches=())

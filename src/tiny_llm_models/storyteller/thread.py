@@ -26,7 +26,8 @@ class Fault:
 class Thread:
     """A way to read the story up to a place: one state in the simulation of a nondeterministic automaton.
 
-    point: the point of the plot that the reading has reached. cost: the sum of the faults' costs.
+    point: the point of the plot that the reading has reached. cost: the number of faults, but at least 1 for each
+    text that was skipped.
     """
 
     net: Net

@@ -35,7 +35,7 @@ class Wish:
 
 
 def about_hero(lexicon: Lexicon, wish: Wish) -> bool:
-    """Tell whether the person of the wish can be the hero of some plot.
+    """Tell whether the person whom the wish describes can be the hero of some plot.
 
     Otherwise, the person may have any role in the story, such as the owl in "a story about an owl".
     """

@@ -91,7 +91,7 @@ def _shards(folder: Path, stages: Sequence[Stage], number: int) -> Iterator[_Sha
 
 
 def _die_with_parent() -> None:
-    """End this process when its parent ends, so that after a killed training run, no process still writes shards."""
+    """End this process when its parent ends, so that no process goes on writing shards after its training run ends."""
 
     def watch() -> None:
         parent = parent_process()

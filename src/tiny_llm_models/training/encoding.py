@@ -41,12 +41,12 @@ _Spell = Callable[[str], list[int]]
 class Encoder:
     """An encoder from documents to token ids.
 
-    If every name and thing were always a single token, a model would only learn to copy these tokens. So in some
+    If every name and thing were always a single token, a model would learn to copy only these tokens. So in some
     documents, the names and things that questions ask about are respelled: some words become made-up words, some are
     cut into pieces (compare BPE-dropout, Provilkov et al. 2020, arXiv:1910.13267), and some become a few random tokens.
     Only stories that the model reads without learning to tell them are respelled, along with the answers about them.
 
-    respelled: the share of respelled documents among the documents with subjects.
+    respelled: the share of respelled documents among the documents that list `subjects`.
     named: the weight of words for a story's persons and things, if the model learns to tell the story.
     """
 

@@ -65,7 +65,8 @@ def tell_stories(sampler: Sampler, words: Lexicon, prompts: Sequence[str], setti
 
 
 def report(told: Sequence[Told]) -> dict[str, Any]:
-    """Return the figures of these stories, as shares from 0 to 1."""
+    """Return figures about these stories: the number of stories, the number of faults of each kind, and shares
+    from 0 to 1."""
     faults = Counter(fault.kind for each in told for fault in each.reading.faults)
     plots = Counter(each.reading.story.plot.name for each in told if each.reading.story)
     return {
@@ -78,7 +79,8 @@ def report(told: Sequence[Told]) -> dict[str, Any]:
 
 
 def requests(sampler: Sampler, words: Lexicon, count: int, settings: Settings, seed: int) -> dict[str, Any]:
-    """Return the share of held-out requests that the model honours in language, subject and every named detail."""
+    """Return figures about held-out requests, such as the share of requests that the model honours in language, subject
+    and every named detail."""
     asked = [request(words, Random(f"request test {words.language} {index}")) for index in range(count)]
     written = sampler.continued([chat_prompt(each.text) for each in asked], settings, LIMIT, seed)
     honoured, right, missed = list[bool](), list[bool](), list[str]()

@@ -60,7 +60,7 @@ def try_settings(folder: Path, stories: int, report: Callable[[str], Any], token
 def best_settings(tried: list[dict[str, Any]]) -> dict[str, float]:
     """Among the settings with nearly the most faultless stories, choose those whose stories differ most.
 
-    Settings in which one plot is too frequent are considered only if there are no other settings.
+    Settings whose stories follow one plot too often are considered only if there are no other settings.
     """
     varied = [each for each in tried if each["most plot"] <= _OFTEN] or tried
     best = max(each["without faults"] for each in varied)

@@ -58,7 +58,7 @@ def load_model(folder: Path, bits: int | None = None, group_size: int = 64) -> A
 class Sampler:
     """A model that continues texts.
 
-    folder: the checkpoint. bits: as in `load_model`. most: the most tokens that are added to a text.
+    folder: the checkpoint. bits: as in `load_model`. most: the maximum number of tokens that the model adds to a text.
     """
 
     def __init__(self, folder: Path, bits: int | None = None, most: int = LIMIT):

@@ -50,8 +50,10 @@ def train_tokenizer(texts: Sequence[str], vocab_size: int = VOCAB_SIZE) -> Token
 
 
 def with_fewer_merges(tokenizer: Tokenizer, share: float) -> Tokenizer:
-    """Return a tokenizer with the same tokens, but with only the first merges, as many as this share of all merges. The
-    tokenizer cuts words into pieces."""
+    """Return a tokenizer with the same tokens, but with only the first of the merges.
+
+    Without the other merges, the tokenizer cuts words into pieces. share: the share of the merges that remain.
+    """
     description = json.loads(tokenizer.to_str())
     merges = description["model"]["merges"]
     description["model"]["merges"] = merges[: int(share * len(merges))]

@@ -185,7 +185,8 @@ class Trainer:
         return tensor.pin_memory().to(self._device, non_blocking=True) if self._device == "cuda" else tensor
 
     def _precision(self) -> AbstractContextManager[Any]:
-        """Return a context that computes in bfloat16 if the hardware has matrix units for it, and in float32 otherwise.
+        """Return a context manager under which PyTorch computes in bfloat16 if the hardware has matrix units
+        for bfloat16, and in float32 otherwise.
 
         With AVX-512 alone, bfloat16 is slower than float32.
         """
@@ -243,7 +244,8 @@ class Trainer:
 
 
 def joined_logs(trainers: Sequence[Trainer]) -> str:
-    """Join the logs of successive training runs into one. Steps and tokens count on from one log to the next."""
+    """Join the logs of successive training runs into one. The counts of steps and tokens continue from one log to
+    the next."""
     lines: list[dict[str, Any]] = []
     for trainer in trainers:
         before = lines[-1] if lines else {"step": 0, "tokens": 0}
@@ -264,8 +266,8 @@ def _loaded(folder: Path) -> Any:
 
 
 def _with_fused_norms(model: Any) -> Any:
-    """Let PyTorch's fused kernel compute each RMSNorm, since the RMSNorms of Transformers take half of the time on a
-    GPU."""
+    """Let PyTorch's fused kernel compute each RMSNorm, since the RMSNorms of Transformers take half of the training
+    time on a GPU."""
     for norm in model.modules():
         if type(norm).__name__.endswith("RMSNorm"):
             norm.forward = partial(_fused_norm, norm)

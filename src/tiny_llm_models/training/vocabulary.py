@@ -45,8 +45,8 @@ def english_words() -> list[str]:
 
 
 def lexicon_words(words: Lexicon) -> list[str]:
-    """Return all names, kinds, nouns, looks and colours. A value of several English words is split into single
-    words."""
+    """Return all names, kinds, nouns, looks and colours. A value that consists of several English words is split
+    into single words."""
     values = [*words.gender_of, *words.colours, *words.colours.values()]
     values += [value for lexeme in words.lexemes for value in (lexeme.key, *lexeme.looks)]
     return list(dict.fromkeys(word for value in values for word in value.split()))
