@@ -24,7 +24,7 @@ def main() -> None:
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-    """Show a warning in one line if it comes from the course's packages; otherwise show nothing."""
+    """Show a UserWarning, the category of the course's own warnings, in one line. Show no other warning."""
     if category is UserWarning:
         show_note(Messages()("note", text=message))
 

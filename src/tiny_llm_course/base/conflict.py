@@ -39,8 +39,8 @@ def conflict_in(root: Path, file: Path) -> CommandError | None:
 
 
 def abort_command(root: Path) -> str | None:
-    """Return the command that aborts the merge, rebase or cherry-pick in progress. Return None if none is in
-    progress."""
+    """Return the command that aborts the merge, rebase or cherry-pick in progress. Return None if there is no
+    such operation."""
     return next((command for name, command in UNFINISHED.items() if (_git_folder(root) / name).exists()), None)
 
 

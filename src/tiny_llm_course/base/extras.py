@@ -33,7 +33,7 @@ def missing(what: str) -> list[str]:
 
 
 def requirements_of(part: str) -> list[str]:
-    """Return the requirements of an extra or a dependency group of pyproject.toml."""
+    """Return the requirements that pyproject.toml lists for an extra or a dependency group."""
     if IS_CLONE:
         settings = read_toml(ROOT / "pyproject.toml")
         requirements: list[str] = (settings["project"]["optional-dependencies"] | settings["dependency-groups"])[part]

@@ -31,7 +31,7 @@ class UnfinishedError(Exception):
 
 @contextmanager
 def needing(tasks: Collection[TaskId]) -> Iterator[None]:
-    """Turn a stub's error into an UnfinishedError with the stubs of these tasks.
+    """Turn a stub's error into an UnfinishedError that lists the remaining stubs of these tasks.
 
     tasks: the tasks whose code the command needs.
 
