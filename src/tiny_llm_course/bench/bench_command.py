@@ -49,7 +49,7 @@ def bench(
     ] = None,
     lang: Lang = None,
 ) -> None:
-    """Compare your week 2 kernels with MLX's operations and the course's fastest kernels. This takes minutes."""
+    """Compare your kernels with MLX's operations and the course's fastest kernels. This takes minutes."""
     with reporting(lang) as words:
         package = package_of(impl)
         if device not in ("cpu", "gpu"):

@@ -72,7 +72,8 @@ def measure(package: str, is_small: bool, names: Collection[str], step: OnStep, 
 
 
 def limited(limits: MachineLimits, quiet: Quiet, is_small: bool, case: Case, rung: Rung) -> Row:
-    """Return a rung's time, and its share of the limit. Small sizes have no share, because a cache holds their data."""
+    """Return a rung's time, and its share of the limit. The share is None for small sizes, because their data stay in a
+    cache, which is faster than memory."""
     is_compared = rung.limit is not None and not is_small
     seconds, doubt = quiet.measure(
         lambda: seconds_of(rung.run, is_small) / case.times,
@@ -143,7 +144,8 @@ def model_rows(
 
 
 def _model_speeds(make: Callable[[], Stage], is_small: bool, quiet: Quiet) -> Row:
-    """Return the tokens per second that a model reads and writes. Both numbers are None if the model needs a stub."""
+    """Return the tokens per second that a model reads and writes. Both numbers are None if code that the model needs is
+    a stub."""
     length = SMOKE_PROMPT if is_small else PROMPT
     tokens = mx.random.randint(0, 256, (1, length + 1))
     prompt, last = tokens[:, :length], tokens[:, length:]

@@ -70,8 +70,8 @@ def bytes_per_weight(stage: str) -> float:
 
 
 def random_model(package: str, is_small: bool, is_quantised: bool = True) -> Model:
-    """Build Qwen3-0.6B, or a small Qwen3, with random weights: 4 bits per weight, in groups of 64 weights, or
-    bfloat16."""
+    """Build Qwen3-0.6B, or a small Qwen3, with random weights, either in bfloat16 or quantised to 4 bits per
+    weight in groups of 64 weights."""
     config = model_config(is_small, is_quantised)
     mx.random.seed(0)
     weights: dict[str, mx.array] = {}
@@ -116,8 +116,8 @@ def make_stage(package: str, is_small: bool, name: str) -> Stage:
 
 
 def mlx_lm_stage(is_small: bool) -> Stage:
-    """Build mlx-lm's model with the same sizes and the same quantisation. Raise an ImportError if mlx-lm is not
-    installed."""
+    """Build mlx-lm's model with the sizes and the quantisation of the course's models. Raise an ImportError if mlx-lm
+    is not installed."""
     import mlx.nn
     from mlx_lm.models.cache import make_prompt_cache, trim_prompt_cache
     from mlx_lm.models.qwen3 import Model, ModelArgs

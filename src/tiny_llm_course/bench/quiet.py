@@ -117,8 +117,8 @@ def _linux_seconds(file: Path = Path("/proc/stat")) -> float | None:
 
 
 def _mac_seconds(library: Any = None) -> float | None:
-    """Return the seconds for which all processors have worked, from host_statistics of macOS. The states user, system
-    and nice count as work; the state idle does not."""
+    """Return the seconds for which the processors have worked, summed over all processors, according to macOS's
+    host_statistics. The states user, system and nice count as work; the state idle does not."""
     cpu_load, count = 3, ctypes.c_uint32(4)  # HOST_CPU_LOAD_INFO, and its number of integers
     ticks = (ctypes.c_uint32 * count.value)()
     try:

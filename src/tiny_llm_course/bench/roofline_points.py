@@ -45,7 +45,8 @@ class Costs(Protocol):
 
 @dataclass(frozen=True)
 class Point:
-    """A pass over a model: its cost, and the speed at which the pass would run if nothing else took time."""
+    """A pass over a model: its cost, and the speed at which the pass would run if only reading memory and
+    arithmetic took time."""
 
     name: str  # the end of the point's key in messages.toml, after "roofline_"
     L: int
@@ -57,7 +58,7 @@ class Point:
 
 
 def points(costs: Costs, config: ModelConfig, machine: Machine, bytes_per_weight: float) -> Iterator[Point]:
-    """Yield the points of a model of these sizes on a machine."""
+    """Yield the points that show a model of these sizes on the roofline of a machine."""
     for name, L, S in CASES:
         if config.max_position_embeddings < S:
             continue

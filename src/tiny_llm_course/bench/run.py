@@ -75,8 +75,8 @@ class BenchRun:
         self._measure(events, print_lines, "mlx-lm")
 
     def _measure(self, events: Events, consume: Callable[[Events], None], beside: str) -> None:
-        """Consume the events, keep the figures, and say whether the figures are complete. beside: the package with
-        which the figures are compared."""
+        """Consume the events, keep the figures, and say whether the figures are complete. beside: the package whose
+        version is saved in addition to MLX's."""
         self._found = about(f"tiny-llm bench {self._arguments(self._wanted)}", "mlx", beside) | self._found
         try:
             consume(self._kept(events))
@@ -113,7 +113,7 @@ class BenchRun:
         write_whole(file, (json.dumps(self._found, indent=1) + "\n").encode())
 
     def _step(self, name: str, what: str) -> None:
-        """Show the next measurement: a rung or stage of one of NAMES, or, with an empty name, a limit."""
+        """Show what is measured next. name: one of NAMES, or "" for a limit. what: the rung, the stage or the limit."""
         self._now = name or self._now
         if not name:
             self._status.show(self._words("roofline_status", what=limit_name(what, self._words)))
@@ -136,7 +136,7 @@ class BenchRun:
         return [doubt for doubt in dict.fromkeys(doubts) if doubt]
 
     def _arguments(self, names: Sequence[str]) -> str:
-        """Return the arguments of a command that measures these names."""
+        """Return the arguments with which `bench` measures the parts that have these names."""
         chosen = "" if list(names) == NAMES else "".join(f" --only {name}" for name in names)
         return self._options + chosen
 

@@ -63,7 +63,7 @@ def show_limits(limits: dict[str, float], threads: int, doubt: str | None, words
 
 
 def show_case_heading(row: Row, words: Messages) -> None:
-    """Show a kernel, its sizes and the names of the columns. row: the case's first rung."""
+    """Show a kernel, its sizes and the names of the columns. row: the row of the case's first rung."""
     share = words("bench_share") if row["limit"] else ""
     heads = [right(share, SHARE + 2), right(words("bench_time"), 16), right(words("bench_ratio"), 12)]
     show("\n" + table_row(f"{row['kernel']}, {row['sizes']}", *heads)[2:], bold=True)

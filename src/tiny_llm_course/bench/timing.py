@@ -14,7 +14,8 @@ LEAST, MOST = 3, 200  # runs
 
 
 def shortest(work: Callable[[], Any], seconds: float) -> float:
-    """Return the time of the shortest of several runs, in seconds, because other programs can only slow a run down.
+    """Return the time of the shortest of several runs, in seconds. Other programs can only slow a run down, so the
+    shortest time is nearest to the truth.
 
     work: a function that returns arrays to compute. seconds: the time for all runs. The first run compiles kernels and
     allocates memory, so it counts only if it alone takes longer than `seconds`.
