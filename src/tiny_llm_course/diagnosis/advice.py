@@ -44,7 +44,7 @@ def _own_name(owner: object) -> str:
 
 
 def _other_signature(error: BaseException, frames: Frames, task: str) -> Advice | None:
-    """Explain that a test cannot call a function with the parameters of its stub."""
+    """Explain that a test cannot call a function, because the parameters are no longer those of the stub."""
     if frames or not isinstance(error, TypeError) or not re.search(r"\(\) (got an un|missing |takes )", str(error)):
         return None
     return "advice_signature", {"name": str(error).partition("(")[0].rpartition(".")[2], "task": task}

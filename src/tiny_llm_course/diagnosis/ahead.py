@@ -1,7 +1,7 @@
 """Compiles a day's known mistakes in the background, so that a learner's first failure can be compared with them.
 
-`compile_ahead` starts a process of low priority, which runs pytest on a few tests of the reference. For these tests,
-the hooks in this file compile all mistakes that are needed to name a failure. With TINY_LLM_AHEAD=off, nothing is
+`compile_ahead` starts a process of low priority, which runs pytest on a few tests of the reference. After each of
+these tests, a hook in this file compiles all known mistakes in the test's task. With TINY_LLM_AHEAD=off, nothing is
 compiled in the background.
 """
 

@@ -39,7 +39,8 @@ class _Array(ctypes.Structure):
 
 
 class CheckedKernel:
-    """A kernel of a checked library, with the interface of `Kernel` in extension.py. Calls run at once, in this thread.
+    """A kernel of a checked library, with the interface of `Kernel` in extension.py. A call runs immediately, in this
+    thread.
 
     report: the file descriptor to which the library reports a fault that stops the kernel.
     """

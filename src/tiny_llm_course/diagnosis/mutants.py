@@ -1,4 +1,4 @@
-"""Mutants: copies of the reference, each with one mistake of the catalogue and with a package name of its own."""
+"""Mutants: copies of the reference, each with one mistake from the catalogue and with a package name of its own."""
 
 from __future__ import annotations
 

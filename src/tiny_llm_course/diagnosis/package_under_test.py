@@ -29,7 +29,7 @@ _is_replayed: ContextVar[bool] = ContextVar("is_replayed", default=False)
 class Package:
     """A package whose modules, such as `package.kernels.softmax`, are imported when a test first uses them.
 
-    An error in one file therefore fails only the tests of that file. `package.given` and `package.native` are the
+    An error in one file therefore makes only the tests of that file fail. `package.given` and `package.native` are the
     packages that the course's packages share.
     """
 

@@ -70,7 +70,8 @@ def show_second_look(failure: Result, done: PytestRun, words: Messages) -> bool:
 
 def second_look(failure: Result, package: str, source: Path) -> tuple[list[Warned], list[Finding]]:
     """Run a failed test once more, with a checked build of its kernel. Return the compiler's warnings about the tasks'
-    regions, and the findings. If the compiler cannot make a checked build, only the source text is searched.
+    regions, and the findings. If the compiler cannot make a checked build, the findings come from the source text
+    alone.
 
     Raises:
         StubError: the file's markers are damaged.
@@ -123,7 +124,7 @@ def _argument_names(source: Path, kernel: str) -> dict[str, list[str]]:
 
 
 def _argument(names: dict[str, list[str]], values: dict[str, Any]) -> str:
-    """Return the name that the kernel gives to an array. Return "" if the memory is not an array."""
+    """Return the kernel's name for the array that a finding is about. Return "" if the finding is about no array."""
     memory = values.get("memory", "output")
     if memory not in names or "number" not in values:
         return ""
