@@ -16,7 +16,7 @@ PROMPT = "> "
 
 
 class Chat:
-    """A conversation of questions and answers. The last turns are kept, as many as the model's context holds."""
+    """A conversation of questions and answers, which keeps as many of the last turns as the model's context holds."""
 
     def __init__(self, session: Session, system: str | None, words: Messages):
         self._session = session

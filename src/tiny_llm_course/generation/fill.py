@@ -122,8 +122,8 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _TheReferences(importlib.machinery.SourceFileLoader):
-    """A loader that returns the reference's module instead of the learner's, because a kernel's C++ and Python belong
-    together."""
+    """A loader that returns the reference's module of a kernel instead of the learner's, so that the kernel's Python
+    and C++ both come from the reference."""
 
     def __init__(self, fullname: str):
         super().__init__(fullname, "")

@@ -68,7 +68,8 @@ class Settings:
 
     @property
     def is_greedy(self) -> bool:
-        """Tell whether each token is the likeliest one if the checkpoint has no sampling settings of its own."""
+        """Tell whether the settings always choose the likeliest token, provided that the checkpoint has no sampling
+        settings of its own."""
         return _is_greedy(COURSE_SAMPLING | self.given)
 
     @cached_property

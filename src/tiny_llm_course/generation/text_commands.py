@@ -198,8 +198,8 @@ def _prepare_streams() -> None:
 
 
 def _read_prompt(prompt: str | None) -> str:
-    """Return --prompt. If --prompt is missing, return the text on stdin or, if stdin is a terminal or /dev/null, the
-    example."""
+    """Return --prompt. If --prompt is missing, return the text on stdin or, if stdin is a terminal or /dev/null, an
+    example prompt."""
     if prompt is None and stat.S_ISCHR(os.fstat(sys.stdin.fileno()).st_mode):
         show_note(Messages()("prompt_example", prompt=DEFAULT_PROMPT))
         return DEFAULT_PROMPT
