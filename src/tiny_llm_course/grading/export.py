@@ -105,7 +105,8 @@ def _without_commands(project: str) -> str:
 
 
 def _commit(folder: Path) -> None:
-    """Make a first commit if git is installed, so that students can see their changes and `update` has a base."""
+    """Make a first commit if git is installed, so that students can see their changes and run `update`, which
+    needs a commit."""
     if shutil.which("git") is None:
         return
     git = Git(folder)

@@ -71,7 +71,7 @@ def grade(
     The code of a submission runs in a process of its own, which never sees a score.
 
     A submission is a folder, a ZIP or tar archive, or a single file such as lee_attention.py.
-    Each submission has a row. If a submission has no package tiny_llm, the row says what was found instead.
+    The table has a row per submission. If a submission has no package tiny_llm, the row says what was found instead.
 
     Finished grades are kept in .tiny-llm/grades. If you interrupt the command, run it again to grade the rest.
     A submission is graded again if the submission, the tests or the course has changed.
@@ -123,7 +123,8 @@ def grade_report(
     out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the page.")] = Path("report.html"),
     lang: Lang = None,
 ) -> None:
-    """Make a page with each student's grade for each task and the most common mistakes, and a CSV file next to it."""
+    """Make a page with each student's grade for each task, and with the most common mistakes. Also write the grades to
+    a CSV file next to the page."""
     with reporting(lang) as words:
         try:
             read = from_json(grades.read_text(encoding="utf-8"))

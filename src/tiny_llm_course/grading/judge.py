@@ -57,7 +57,7 @@ def package_of(request: pytest.FixtureRequest) -> RemotePackage | None:
 
 
 class RemotePackage:
-    """A package whose modules, such as `package.kernels.softmax`, are in the submission's process.
+    """A package whose modules, such as `package.kernels.softmax`, are imported in the submission's process.
 
     begin: a function that starts the test in that process. The function is called when the test first uses a module.
     """
@@ -75,7 +75,7 @@ class RemotePackage:
         return self._modules[name]
 
     def play(self, scene: str, *arguments: Any) -> Any:
-        """Play a scene of tests/scenes.py in the submission's process, and return the scene's report."""
+        """Play a scene from tests/scenes.py in the submission's process, and return the scene's report."""
         return self._begin().request("scene", scene, arguments)
 
     def _find(self, name: str) -> Any:
@@ -108,7 +108,8 @@ class Worker:
 
     def asking(self, name: str, here: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that calls an MLX function in this process and then, except in a replay, the MLX function
-        with this name in the submission's process. The result is that of the last call."""
+        with this name in the submission's process. That function returns the second call's result or, in a
+        replay, the first call's."""
 
         def both(*values: Any) -> Any:
             found = here(*values)

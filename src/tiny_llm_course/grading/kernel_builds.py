@@ -84,7 +84,7 @@ def compile_submitted(package: Path, sandbox: str, memory: int, seconds: float, 
 
 
 def _compile(package: Path, file: Path, sandbox: str, memory: int, seconds: float, stop: threading.Event) -> bool:
-    """Compile a kernel as the worker would, so that error messages give the file's path relative to the package."""
+    """Compile a kernel in the package's folder, so that error messages give the file's path relative to the package."""
     built = mlx_extension.built(file.parent)
     command = ["-I", "-c", COMPILE, str(SRC), "{}", str(file)]
     box = Box(sandbox, package, reads=[package], writes=[built])

@@ -127,7 +127,8 @@ def _counts(numbers: Any, buffers: Any, variables: Any) -> Counts:
 
 
 def _tuples(value: Any) -> Any:
-    """Replace lists with tuples, because the connection copies a tuple with all its contents."""
+    """Replace lists with tuples: the connection copies every tuple, but a list only if all its elements are plain
+    values."""
     return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
 
 

@@ -14,7 +14,7 @@ SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 
 def plain(text: str) -> str:
-    """Return the text with escapes, such as `\\x1b`, in place of unsafe characters. Lines and tabs stay."""
+    """Return the text with escapes, such as `\\x1b`, in place of unsafe characters. Line breaks and tabs stay."""
     shown = UNSAFE.sub(lambda found: found[0] if found[0] in LAYOUT else _escape(found[0]), text[: 2 * LONGEST])
     shown = shown[:LONGEST].rstrip()
     return f"{shown}\n... ({len(text):,} characters in all)" if len(text) > LONGEST else shown

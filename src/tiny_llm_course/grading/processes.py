@@ -32,7 +32,8 @@ PER_NAMESPACE = [5, 14]  # from this version of Linux on, the limit counts only 
 
 @dataclass(frozen=True)
 class Box:
-    """The sandbox and the folder in which a submission's processes run, without the grader's environment variables.
+    """The sandbox and the folder in which a submission's processes run. Of the grader's environment variables, the
+    processes see only CXX.
 
     reads: the paths that the processes see besides Python and the course's own modules. writes: the paths that the
     processes see and may change.

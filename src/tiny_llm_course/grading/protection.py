@@ -1,4 +1,4 @@
-"""Finds out which sandbox works on this machine, and says what that sandbox means for grades."""
+"""Finds out which sandbox works on this machine, and says whether submissions ran in that sandbox."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def protection() -> Protection:
 
 
 def told() -> str:
-    """Return the line about the sandbox that follows a table of grades."""
+    """Return the line that tells, after a table of grades, whether submissions ran in a sandbox."""
     protected, words = protection(), Messages()
     if protected.sandbox == NONE:
         return words("grade_unprotected", reason=protected.reason)

@@ -58,8 +58,8 @@ def find_submissions(paths: list[Path], apart_from: Path | None = None) -> list[
     """Return the submissions at these paths.
 
     An archive, a single file, or a folder with the package at its top is one submission. In any other folder, each
-    folder and each archive is a submission. Single files whose names differ only in the module are one submission
-    together.
+    folder and each archive is a submission. Single files whose names differ only in the module form one
+    submission.
 
     apart_from: a file or folder that is not a submission.
     """
