@@ -75,7 +75,7 @@ def sample_rows(logits: Logits, settings: Settings, chances: NDArray[np.float64]
     probabilities of all kept tokens sum to 1. The drawn token is the first token at which the sum exceeds the row's
     number in `chances`. Compute the sums in float64, so that small probabilities count.
     first: how many of a row's largest logits the filters look at first. If a filter may keep more tokens, all logits
-    are searched, so `first` never changes which tokens are drawn. A row that keeps all tokens is not sorted.
+    are searched, so `first` never changes which tokens are drawn. A row whose filters keep all tokens is not sorted.
     Shapes: logits: N x V, chances: N, from 0 to less than 1 -> N tokens. No temperature is 0.
 
     Task: w3d2.3
@@ -93,7 +93,7 @@ def sample_rows(logits: Logits, settings: Settings, chances: NDArray[np.float64]
 
 
 def _weights(logits: Logits, top: Logits, temperature: NDArray[np.float32] | np.float32) -> Logits:
-    """Return each row's probabilities, multiplied by one factor per row. top: the largest logit of each row."""
+    """Return each logit's weight: exp((logit - top) / temperature), where top is the row's largest logit."""
     with np.errstate(over="ignore"):  # the difference of two logits may overflow in float32
         weights: Logits = np.exp((logits - top) / temperature)
     return weights
@@ -102,7 +102,7 @@ def _weights(logits: Logits, top: Logits, temperature: NDArray[np.float32] | np.
 def _cut(
     logits: Logits, top: Logits, settings: Settings, size: int
 ) -> tuple[Logits, NDArray[np.int64], NDArray[np.bool_]]:
-    """Find where the filters cut each row, looking only at the row's `size` largest logits. Return, for each row, the
+    """Find where the filters cut each row, sorting only the row's `size` largest logits. Return, for each row, the
     smallest kept logit, the number of kept logits, and whether the other logits cannot change these two values."""
     V, temperature = logits.shape[1], settings.temperature[:, None]
     values = np.sort(np.partition(logits, V - size, axis=-1)[:, V - size :], axis=-1)[:, ::-1]
