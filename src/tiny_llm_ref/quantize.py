@@ -119,7 +119,7 @@ class QuantizedEmbedding:
         self.group_size, self.bits = group_size, bits
 
     def __call__(self, tokens: mx.array) -> mx.array:
-        """Look up the rows of tokens, and make only these rows dense.
+        """Look up the tokens' rows, and make only these rows dense.
 
         Shapes: tokens: N.., integers -> N.. x E. The result has the dtype of the scales.
 
@@ -158,7 +158,7 @@ def quantize_model(model: CausalLM, group_size: int = 64, bits: int = 4) -> None
 
 
 def _places(model: CausalLM) -> Iterator[tuple[object, str]]:
-    """Yield, for each layer of a model, its owner, and the name of the owner's attribute that holds the layer."""
+    """Yield the owner of each layer to quantise, and the name of the owner's attribute that holds the layer."""
     for block in model.layers:
         yield from ((block.self_attn, f"{part}_proj") for part in "qkvo")
         yield from ((block.mlp, f"{part}_proj") for part in ("gate", "up", "down"))
