@@ -107,7 +107,7 @@ class CompletionAnswer(CompletionChunk):
 
 
 class TokenLogprob(Sent):
-    """A token and its log-probability. bytes: the token's bytes; null if the name does not determine the bytes."""
+    """A token and its log-probability. bytes: the token's bytes; null if its name in the vocabulary hides them."""
 
     token: str
     logprob: float

@@ -16,7 +16,7 @@ class RetryAfter:
 
     If all refused clients came back at once, most would be refused again, and OpenAI's clients try only three times. So
     the server tells each refused client a later time than the previous one. The difference is the mean time from one
-    request's end to the next, measured while the server has requests: the server reports them by `begin` and `end`.
+    request's end to the next, measured while the server has requests. The server reports them with `begin` and `end`.
     Until one of them ends, the difference is the time since the first began, but at least the mean known before.
     """
 
