@@ -107,7 +107,7 @@ class CompletionAnswer(CompletionChunk):
 
 
 class TokenLogprob(Sent):
-    """A token and its log-probability. bytes: the token's bytes; null if its name in the vocabulary hides them."""
+    """A token and its log-probability. bytes: its bytes; null if its name in the vocabulary does not determine them."""
 
     token: str
     logprob: float
