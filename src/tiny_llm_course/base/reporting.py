@@ -147,7 +147,7 @@ def _is_of_package(error: Exception) -> bool:
 
 
 def _frames(error: Exception, *more: Path) -> list[traceback.FrameSummary]:
-    """Return the traceback's frames in files of `tiny_llm`, or of the folders in `more`."""
+    """Return the frames of the traceback whose files are in `tiny_llm` or in one of the folders in `more`."""
     frames = traceback.extract_tb(error.__traceback__)
     return [frame for frame in frames if any(map(Path(frame.filename).is_relative_to, (_directory(), *more)))]
 

@@ -18,7 +18,7 @@ Figures = dict[str, float]
 class MachineLimits:
     """The machine's limits: the best measurements of this run, since other programs can only slow the machine down.
 
-    measure: a function that returns bytes per second ("bandwidth"), and operations per second of each number type.
+    measure: a function that returns bytes per second ("bandwidth"), and operations per second for each number type.
     doubt: the reason to doubt the last measurement, or None.
     """
 

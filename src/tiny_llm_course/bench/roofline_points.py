@@ -16,7 +16,7 @@ BATCH = 16  # requests
 
 
 class PassCost(Protocol):
-    """The cost of a pass."""
+    """The cost of a pass over a model: operations, bytes, and operations per byte."""
 
     @property
     def operations(self) -> float: ...

@@ -17,7 +17,7 @@ MAX_SECONDS = 5.0  # seconds for all replays of the first failing test
 
 
 class Diagnosis(Generic[Test]):
-    """The diagnosis of one task. `add` takes the task's tests in the order in which they ran.
+    """The diagnosis of a learner's code for one task. `add` takes the task's tests in the order in which they ran.
 
     replay: a function that runs a test on the reference, with a mistake built in or, if the mistake is None, unchanged.
     This function is not called until a test has failed. If the unchanged reference fails in the same way, the machine

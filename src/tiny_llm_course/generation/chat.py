@@ -73,8 +73,8 @@ class Chat:
         show_note(f"\n{reply.line}" if is_after_echo else reply.line)
 
     def _fit(self, question: str) -> tuple[list[int], list[tuple[str, str]]]:
-        """Return the prompt's tokens, and as many of the last turns as leave room for the answer. The room for the
-        answer is at most a quarter of the context."""
+        """Return the tokens of the prompt, and the turns in the prompt: as many of the last turns as leave room for the
+        answer. The room for the answer is at most a quarter of the context."""
         room = max(1, min(self._session.max_tokens, self._session.context // 4))
         for start in range(len(self._turns) + 1):
             turns = self._turns[start:]

@@ -166,8 +166,8 @@ def merged(file: Path, reference: Path) -> CodeType:
 
 
 def _units(scope: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[tuple[str, Definition]]:
-    """Yield the qualified name and definition of each function or class whose docstring has task ids. A class with ids
-    is yielded as a whole."""
+    """Yield the qualified name and definition of each function or class whose docstring has task ids. A class with
+    task ids is yielded as a whole."""
     for node in scope.body:
         if isinstance(node, Definition):
             if parse_task_ids(ast.get_docstring(node)):
@@ -177,7 +177,7 @@ def _units(scope: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[tuple
 
 
 def _body(tree: ast.Module, name: str) -> list[ast.stmt]:
-    """Return the body of the module or class to which a definition of this qualified name belongs."""
+    """Return the body of the module or class that contains the definition with this qualified name."""
     body = tree.body
     for outer in name.split(".")[:-1]:
         body = next((node.body for node in body if isinstance(node, ast.ClassDef) and node.name == outer), [])

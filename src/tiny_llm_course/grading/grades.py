@@ -206,7 +206,7 @@ def _grade(submission: Submission, days: list[Day], tests: Path, limits: Grading
 
 
 def _is_final(run: PytestRun) -> bool:
-    """Tell whether the run ended by itself, and no test's message hints at trouble with the machine."""
+    """Tell whether the run ended by itself, and without a message that hints at trouble with the machine."""
     return not run.problem and not any(trouble in result.message for result in run.results for trouble in TROUBLE)
 
 
