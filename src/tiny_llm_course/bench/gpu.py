@@ -1,5 +1,5 @@
-"""`bench --device gpu`: compares kernels in Metal with MLX's kernels, and a model with mlx-lm's, in a table that you can
-share.
+"""`bench --device gpu`: compares kernels in Metal with MLX's kernels, and a model with mlx-lm's, in a table that you
+can share.
 
 Without a GPU, `bench` measures nothing. Instead, metal_host runs each kernel once, with small inputs, to show that the
 kernel works.
