@@ -1,4 +1,4 @@
-"""The course in a notebook: `write` makes a cell's functions the code of a task, and `course` runs commands."""
+"""The course in a notebook: `write` copies a cell's functions into a task's file, and `course` runs commands."""
 
 from __future__ import annotations
 

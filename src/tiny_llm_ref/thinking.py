@@ -73,8 +73,8 @@ class Thoughts:
         return self._state == "open"
 
     def take(self, token: int) -> str | None:
-        """Return the new text of the thinking, or None if the token belongs to the answer. Whitespace before and after
-        the whole thinking is left out."""
+        """Return the new text of the thinking, or None if the token belongs to the answer. The text has no whitespace
+        at the beginning and end of the thinking."""
         if self._state == "answer" or (self._state == "before" and token != self._start):
             self._state = "answer"
             return None

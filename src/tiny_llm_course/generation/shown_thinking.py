@@ -13,7 +13,7 @@ __all__ = ["ShownThinking"]
 
 
 class ShownThinking:
-    """The thinking of a model on stderr, dimmed on a terminal, between two lines that mark it.
+    """Shows a model's thinking on stderr, between two lines that mark it, and dims it on a terminal.
 
     The thinking does not go to stdout, because a program that reads stdout wants only the answer. text: the text of the
     thinking so far.

@@ -39,8 +39,8 @@ def is_taken(path: str, workspace: Workspace) -> bool:
     """Tell whether a submitted file is used. Of the course's files in `kernels`, a submission can replace only files
     with tasks.
 
-    A submitted header with the name of a header in tiny_llm_native is not used, because the compiler would find the
-    submitted header first.
+    A submitted header with the same name as a header in tiny_llm_native is ignored. Otherwise, the compiler would
+    include the submitted header in place of the course's.
     """
     path = path.casefold()  # on some disks, names that differ only in case are the same file
     own = workspace.reference / path

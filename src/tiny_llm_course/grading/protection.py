@@ -59,7 +59,7 @@ def protection() -> Protection:
 
 
 def told() -> str:
-    """Return the line that tells, after a table of grades, whether submissions ran in a sandbox."""
+    """Return the line under a table of grades that says whether submissions ran in a sandbox."""
     protected, words = protection(), Messages()
     if protected.sandbox == NONE:
         return words("grade_unprotected", reason=protected.reason)

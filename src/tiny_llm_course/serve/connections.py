@@ -117,7 +117,7 @@ def _too_slow(connection: h11.Connection) -> bytes:
 
 
 async def _refuse(scope: Any, receive: Any, send: Any) -> None:
-    """Refuse a request with status 503. A connection beyond the limit runs this application."""
+    """Refuse a request with status 503. This ASGI application serves a connection that finds no room."""
     body = _body("every connection of this server is in use: ask again later", "server_error", "too_many_connections")
     headers = {"content-type": "application/json", "content-length": str(len(body)), "retry-after": "5"}
     sent = [(name.encode(), value.encode()) for name, value in (headers | {"connection": "close"}).items()]

@@ -76,7 +76,7 @@ class Trial:
         self._report.finish()
 
     def _try_kernels(self) -> None:
-        """Compile small kernels, some of which are faulty, run the others, and record the results."""
+        """Compile small kernels, run those that are not faulty on purpose, and record the results."""
         part = self._begin("kernels")
         environment = os.environ | {"METAL_HOST": "off" if self._has_metal else "check"}
         count = 0

@@ -95,8 +95,8 @@ class PicturePlan:
         return columns
 
     def _chosen(self) -> list[list[Sequence[int]]]:
-        """Return the threads of each column, grouped by simdgroup. Neighbouring threads that are left out share a
-        column."""
+        """Return the threads of each column, grouped by simdgroup. Neighbouring threads without a column of
+        their own share one."""
         named = {party.thread for party in self.call.error.parties} if self.call.error else set()
         threads = range(self.call.threads)
         simdgroups = [threads[i : i + LANES] for i in range(0, len(threads), LANES)]

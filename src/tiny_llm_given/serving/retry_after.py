@@ -16,8 +16,8 @@ class RetryAfter:
 
     If all refused clients came back at once, most would be refused again, and OpenAI's clients try only three times. So
     the server tells each refused client a later time than the previous one. The difference is the mean time from one
-    request's end to the next, measured while the server has requests. The server reports them with `begin` and `end`.
-    Until one of them ends, the difference is the time since the first began, but at least the mean known before.
+    request's end to the next, measured while the server has requests, which it reports with `begin` and `end`. Until
+    the first of them ends, the difference is the time since that request began, or the previous mean if that is longer.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):

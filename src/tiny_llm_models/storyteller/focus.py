@@ -67,7 +67,8 @@ class Focus(NamedTuple):
         """Tell whether the short form can refer only to this role.
 
         short: the short form; "" if the word is dropped; None if the form, such as a possessive, has no long form.
-        A form without a long form may also refer to the subject, or to the person whom the line named last.
+        A form that has no long form is also clear if the line has already named the role, and the role is the subject
+        or the person named last.
         """
         window = self.now | self.before
         if entity.sort == "thing":

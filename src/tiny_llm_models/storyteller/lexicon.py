@@ -1,4 +1,4 @@
-"""The words of a language: the persons, things and places of stories, and the forms in which sentences name them."""
+"""The vocabulary of a language: words for the people, things and places of stories, and the forms of these words."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ __all__ = ["BatchedKVCache", "BatchedKVCacheLayer", "SlotRows", "Span", "attend_
 
 @dataclass(frozen=True)
 class Span:
-    """One request's rows in a step, first to last (exclusive), at the newest of its `length` stored positions."""
+    """A request's rows in a step, `first` up to `last`. They are the newest of the request's `length` positions."""
 
     first: int
     last: int

@@ -44,8 +44,8 @@ class RequestCache(Protocol):
     def open(self, stored: Stored) -> bool:
         """Reserve room for all tokens of one more request. If there is no room, change nothing and return False.
 
-        num_computed_tokens becomes the number of the request's first tokens whose keys and values earlier requests have
-        left in the cache (day 5). Until day 5, num_computed_tokens becomes 0.
+        num_computed_tokens becomes the number of tokens at the start of the request whose keys and values are in the
+        cache already, left there by earlier requests (day 5). Until day 5, num_computed_tokens becomes 0.
         """
 
     def reserve(self, stored: Stored, count: int) -> bool:
