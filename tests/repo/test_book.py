@@ -372,7 +372,7 @@ def test_no_book_or_no_browser(
 ) -> None:
     monkeypatch.setattr(check_book_pages.shutil, "which", lambda name: f"/usr/bin/{name}")
     assert check_book_pages.main(tmp_path) == 2
-    assert "`./course book` builds it" in capsys.readouterr().err
+    assert "`./course book` builds the book" in capsys.readouterr().err
     monkeypatch.setattr(check_book_pages.shutil, "which", lambda name: None)
     assert check_book_pages.main(tmp_path) == 2
     assert "apt-get install chromium" in capsys.readouterr().err
