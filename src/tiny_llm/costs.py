@@ -40,7 +40,7 @@ class Machine:
 
 
 def model_cost(config: ModelConfig, L: int, S: int, bytes_per_weight: float = 2) -> Cost:
-    """Count the cost of one pass over L new tokens, which attend causally to S positions, including their own.
+    """Compute the cost of one pass over L new tokens, which attend causally to S positions, including their own.
 
     `operations` counts the multiplications and additions of all matrix products: of the linear layers for each token,
     of attention (two products) for each query and each visible position, and of the output layer for the last token.

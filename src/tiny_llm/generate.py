@@ -104,8 +104,8 @@ def generate_ahead(
     """Yield the same tokens as `generate`, but read each token only after submitting the next step.
 
     A step is a call to `next_logits` and to the sampler, and computes one token. `mx.async_eval` submits a step to MLX
-    and does not wait for the result. The next step takes the array with this token, even if the token is not computed
-    yet. So MLX can compute the next step while Python reads a token and the caller prints it.
+    and does not wait for the result. The next step uses the array with the previous step's token, even if that token is
+    not computed yet. So MLX can compute the next step while Python reads a token and the caller prints it.
     When token t is yielded, steps 1 to t + 1 have been submitted, but no step for a token beyond max_tokens or beyond
     the context. Reading a token waits only for the step that computes it. An operation on the array, such as
     `token[0]`, would be computed only after the next step, so read the array that you submitted.
@@ -125,7 +125,7 @@ class StreamingDetokenizer:
     """A detokenizer, which turns tokens into text as the tokens come.
 
     A character may be spread over several tokens (Japanese, emoji). Until the character's last byte has come, the
-    decoded text ends with U+FFFD, the replacement character. Hold this end back: show no broken characters.
+    decoded text ends with U+FFFD, the replacement character. Hold this U+FFFD back: show no broken characters.
     The results of `add` and `finish`, joined, are the text of all tokens decoded at once, without special tokens.
     The cost of `add` must not grow with the length of the text returned so far.
     Decoding may drop a space at the beginning, so a token that is decoded alone can lose its space. A new byte may also
@@ -160,7 +160,7 @@ class StreamingDetokenizer:
 
 
 class StopStrings:
-    """A filter that cuts a text, which comes in pieces, before the first stop string in it.
+    """A filter for a text that comes in pieces: it cuts the text off before the first stop string.
 
     The first stop string is the one that is complete first or, if several end at the same character, the one that
     begins first. Text that may begin a stop string is held back until later text completes or excludes this string.
@@ -191,7 +191,7 @@ class StopStrings:
         )
 
     def finish(self) -> str:
-        """Return the text that was held back. No more text comes, so the held-back text is no stop string."""
+        """Return the text that was held back. No more text comes, so the held-back text cannot become a stop string."""
         raise NotImplementedError(
             "Week 1 Day 6 Task 3: StopStrings.finish is yours to write. "
             "Chapter: Generating text. "

@@ -43,7 +43,7 @@ def load(name_or_path: str | Path, dtype: mx.Dtype | None = None) -> tuple[Causa
 
 
 def load_model(path: Path, dtype: mx.Dtype | None = None) -> CausalLM:
-    """Return the model of a checkpoint directory. Raises the same errors as `load`."""
+    """Return the model from a checkpoint directory. Raises the same errors as `load`."""
     config = ModelConfig.from_pretrained(path)
     return build_model(config, load_weights(path, config, dtype))
 
@@ -62,7 +62,7 @@ def load_quantized(name_or_path: str | Path) -> tuple[CausalLM, Any]:
 
 
 def load_quantized_model(path: Path) -> CausalLM:
-    """Return the model of a quantised checkpoint's directory. Raises the same errors as `load_quantized`."""
+    """Return the model from the directory of a quantised checkpoint. Raises the same errors as `load_quantized`."""
     config = ModelConfig.from_pretrained(path)
     return build_model(config, load_quantized_weights(path, config))
 
@@ -70,7 +70,7 @@ def load_quantized_model(path: Path) -> CausalLM:
 def build_model(config: ModelConfig, weights: Mapping[str, mx.array]) -> CausalLM:
     """Build a model from its weights.
 
-    weights: the arrays that `weights.expected_shapes(config)` names, dense or in the form of `load_quantized_weights`.
+    weights: the arrays that `expected_shapes(config)` names, dense or as `load_quantized_weights` returns them.
     """
     parts = _Parts(config, weights)
     return CausalLM(

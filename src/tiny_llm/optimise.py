@@ -55,7 +55,7 @@ def optimise(model: CausalLM, kernels: Collection[str] = KERNELS) -> None:
 
 
 def _replace_products(model: Any, kernels: Collection[str]) -> None:
-    """Replace every `QuantizedLinear`. If a quantised embedding is also the output layer, add a `KernelLinear`."""
+    """Replace each `QuantizedLinear`, and a quantised embedding as the output layer, with a `KernelLinear`."""
     for _, owner, name in named_linears(model):
         if isinstance(layer := getattr(owner, name), QuantizedLinear):
             setattr(owner, name, KernelLinear(layer, kernels))

@@ -102,7 +102,7 @@ class QuantizedEmbedding:
         self.group_size, self.bits = group_size, bits
 
     def __call__(self, tokens: mx.array) -> mx.array:
-        """Look up the rows of tokens, and make only these rows dense.
+        """Look up the tokens' rows, and make only these rows dense.
 
         Shapes: tokens: N.., integers -> N.. x E. The result has the dtype of the scales.
 

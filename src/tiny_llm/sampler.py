@@ -1,4 +1,4 @@
-"""Chooses the next token from logits: temperature, filters, repetition penalty, and a sampler that combines them."""
+"""Choosing the next token from logits: temperature, filters, repetition penalty, and a sampler that combines them."""
 
 import math
 import secrets
@@ -86,8 +86,8 @@ def apply_min_p(logits: mx.array, min_p: float) -> mx.array:
 def apply_repetition_penalty(logits: mx.array, tokens: mx.array, penalty: float) -> mx.array:
     """In each row of `logits`, rescale the logits of the tokens that occur in the same row of `tokens`.
 
-    A logit is rescaled once, however often its token occurs. Positive logits are divided by the penalty, negative
-    logits are multiplied. So a penalty above 1 lowers both kinds, one below 1 raises both, and 1.0 changes nothing.
+    A logit is rescaled once, however often its token occurs. Positive logits are divided by the penalty, and negative
+    logits multiplied by it. So a penalty above 1 lowers both kinds, one below 1 raises both, and 1.0 changes nothing.
     Shapes: logits: B x V, tokens: B x L, integers -> B x V. The dtype is kept.
     Source: Keskar et al. 2019, "CTRL", section 4.1, arXiv:1909.05858.
 

@@ -26,7 +26,7 @@ class Thinking:
             self.always = self._opens[False] and not self.can_choose
 
     def choose(self, wanted: bool | None) -> bool:
-        """Return whether the model is to think. wanted: the client's choice, or None. Without a choice, a model thinks
+        """Return whether the model is to think. wanted: the client's choice, or None. For None, the model thinks
         only if its thinking cannot be turned off.
 
         Raises:
@@ -73,8 +73,8 @@ class Thoughts:
         return self._state == "open"
 
     def take(self, token: int) -> str | None:
-        """Return the new text of the thinking, or None if the token belongs to the answer. Whitespace before and after
-        the whole thinking is left out."""
+        """Return the new text of the thinking, or None if the token belongs to the answer. The text has no whitespace
+        at the beginning and end of the thinking."""
         if self._state == "answer" or (self._state == "before" and token != self._start):
             self._state = "answer"
             return None
@@ -100,7 +100,7 @@ class Thoughts:
 
 
 def _single(tokenizer: Any, name: str) -> int | None:
-    """Return a mark's token. Return None if the tokenizer has no such mark, or if the mark takes several tokens. (In
+    """Return a mark's token. Return None if the tokenizer has no such mark, or if the mark is several tokens. (In
     all models of Qwen2 and Qwen3, a mark is one token.)"""
     tokens = getattr(tokenizer, name)
     return tokens[0] if tokens and len(tokens) == 1 else None

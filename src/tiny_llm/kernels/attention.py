@@ -1,4 +1,4 @@
-"""FlashAttention: attention whose L x S scores are never in memory as a whole, on the CPU and on a GPU."""
+"""FlashAttention, on the CPU and on a GPU: attention whose L x S scores are never in memory as a whole."""
 
 import math
 from pathlib import Path
@@ -65,7 +65,7 @@ def flash_attention(
     The kernel handles many queries in blocks; for a few queries, as in decoding, threads divide the keys among
     themselves. The kernel reads keys and values in place: it does not copy a view of a longer cache, and reads nothing
     past the last key. If the mask is an array, which generation never passes, MLX's own operations run instead. If the
-    default device is a GPU and `flash_attention_metal` is written, that op runs instead.
+    default device is a GPU and you have written the Metal kernel, `flash_attention_metal` runs instead.
     Source: Dao et al. 2022, "FlashAttention", arXiv:2205.14135; Dao et al. 2023, "Flash-Decoding for long-context
     inference".
 
@@ -93,8 +93,8 @@ def flash_attention_metal(
     """Compute the same result as `flash_attention` on a GPU, or in metal_host if there is none.
 
     For up to 8 queries, each simdgroup takes a part of the keys, and a second pass joins the results of these parts.
-    More queries are handled in blocks. The kernel copies no view of a longer cache, and no other view in which N.. and
-    heads are spaced like a single axis. For heads of more than 256 numbers, MLX's own operations run instead.
+    More queries are handled in blocks. The kernel copies no view of a longer cache, and no other view whose strides let
+    N.. and heads merge into a single axis. For heads of more than 256 numbers, MLX's own operations run instead.
     """
     _check_inputs(query, key, value, mask)
     few = query.shape[-2] <= _FEW_IN_METAL

@@ -33,7 +33,7 @@ def paged_attention(
     """Compute causal attention for all rows of a step in one operation; each row attends to its own request.
 
     The kernel reads keys and values in their pages, and copies nothing. A step may mix prompts and single tokens. The
-    kernel handles the many rows of a prompt in blocks; if a request has few rows, threads divide the request's keys.
+    kernel handles the many rows of a prompt in blocks; for a request with few rows, threads share out the keys.
     Shapes: query: T x H_q x D, keys and values: P x H_kv x page_size x D, tables: R x W, spans: R x 3 -> T x H_q x D.
     Query head h reads key/value head h // (H_q / H_kv). query, keys, values and the result have the same float dtype;
     the arithmetic is float32. tables and spans are int32.

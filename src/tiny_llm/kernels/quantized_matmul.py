@@ -48,7 +48,7 @@ def quantized_matmul(
 ) -> mx.array:
     """Return x W^T, with W packed by `quantize`. Threads share the tiles of the result.
 
-    If the default device is a GPU and `quantized_matmul_metal` is written, that op runs instead.
+    If the default device is a GPU and you have written the Metal kernel, `quantized_matmul_metal` runs instead.
 
     Shapes: x: N.. x I, packed: O x (I * bits / 32) uint32, scales and biases: O x (I / group_size) -> N.. x O.
     The result has the dtype of x; the arithmetic is float32. scales and biases share a dtype, which x need not have.

@@ -53,7 +53,7 @@ def quantized_matvec(
 
     The kernel reads nothing past the last row of W. This op is made for few rows of x, and multiplies each row
     separately. `quantized_matmul` is faster from about eight rows onwards.
-    If the default device is a GPU and `quantized_matvec_metal` is written, that op runs instead.
+    If the default device is a GPU and you have written the Metal kernel, `quantized_matvec_metal` runs instead.
     """
     if uses_metal(_METAL, _METAL_TASK):
         return quantized_matvec_metal(x, packed, scales, biases, group_size, bits)
@@ -82,8 +82,8 @@ def product_metal(
     tile: tuple[int, int],
     threads: int,
 ) -> mx.array:
-    """Compute a product with the Metal kernel of the file `source`. tile: how many rows of x and of W a threadgroup
-    multiplies. threads: how many threads a threadgroup has."""
+    """Compute a product with the Metal kernel in the file `source`. tile: how many rows of x, and how many rows of W, a
+    threadgroup multiplies. threads: how many threads a threadgroup has."""
     check_product(x, packed, scales, biases, group_size, bits)
     run = metal(source, source.stem, ["x", "packed", "scales", "biases", "O"], ["out"], task)
     M, O = math.prod(x.shape[:-1]), packed.shape[0]

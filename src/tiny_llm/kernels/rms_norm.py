@@ -21,7 +21,7 @@ def rms_norm(x: mx.array, weight: mx.array, eps: float) -> mx.array:
 
     Shapes: x: N.. x E, weight: E -> N.. x E. x, weight and the result have the same dtype; the arithmetic is float32.
 
-    If the default device is a GPU and `rms_norm_metal` is written, that op runs instead.
+    If the default device is a GPU and you have written the Metal kernel, `rms_norm_metal` runs instead.
 
     Raises:
         ValueError: the shape of weight is not (E,), or x and weight do not have the same float dtype.
@@ -38,7 +38,7 @@ def add_rms_norm(x: mx.array, residual: mx.array, weight: mx.array, eps: float) 
 
     Shapes: x and residual: N.. x E, weight: E -> two arrays of N.. x E. Everything else is as in `rms_norm`.
 
-    If the default device is a GPU and `add_rms_norm_metal` is written, that op runs instead.
+    If the default device is a GPU and you have written the Metal kernel, `add_rms_norm_metal` runs instead.
 
     Raises:
         ValueError: x and residual differ in shape or dtype, or x and weight are not as in `rms_norm`.

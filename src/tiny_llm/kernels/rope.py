@@ -26,7 +26,7 @@ def rope(x: mx.array, offset: int | mx.array, base: float, traditional: bool = F
     Shapes: x: B x L x H x D -> the same shape. The dtype is kept; the arithmetic is float32. Sines and cosines are
     accurate to 1e-6 at every position up to 2^20 (a float32 angle would be off by 0.002 radians at position 40,000).
     offset: the first position of all rows (an integer or a 0-d array), or of each row (an integer array of B).
-    If the default device is a GPU and `rope_metal` is written, that op runs instead.
+    If the default device is a GPU and you have written the Metal kernel, `rope_metal` runs instead.
 
     Raises:
         ValueError: x is not B x L x H x D with D even, or has no float dtype; `offset` is neither an integer nor B
@@ -56,7 +56,7 @@ def rope_metal(x: mx.array, offset: int | mx.array, base: float, traditional: bo
 
 @cache
 def _frequencies(D: int, base: float) -> mx.array:
-    """Return how many turns each pair rotates from one position to the next, multiplied by 2^64.
+    """Return the fraction of a turn by which each pair rotates from one position to the next, multiplied by 2^64.
 
     Shapes: -> 1 x (D / 2), uint64.
     """

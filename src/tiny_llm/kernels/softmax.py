@@ -35,7 +35,7 @@ def softmax_vector(x: mx.array) -> mx.array:
 def softmax(x: mx.array) -> mx.array:
     """Compute the same result as `softmax_scalar`, several numbers at a time, on threads that share the rows.
 
-    If the default device is a GPU and `softmax_metal` is written, that op runs instead.
+    If the default device is a GPU and you have written the Metal kernel, `softmax_metal` runs instead.
     """
     if uses_metal(_METAL, _METAL_TASK):
         return softmax_metal(x)

@@ -20,7 +20,7 @@ def swiglu(gate: mx.array, up: mx.array) -> mx.array:
 
     Shapes: gate and up: N.. x I -> N.. x I. gate, up and the result have the same dtype; the arithmetic is float32.
     If gate and up are halves of one array, these halves are not copied.
-    If the default device is a GPU and `swiglu_metal` is written, that op runs instead.
+    If the default device is a GPU and you have written the Metal kernel, `swiglu_metal` runs instead.
 
     Raises:
         ValueError: gate and up differ in shape or dtype, have no axis, or are not of a float dtype.

@@ -24,7 +24,7 @@ Job: TypeAlias = Callable[[Engine], None]
 
 
 class QueueFullError(RuntimeError):
-    """The error raised when a new request would exceed the number of requests that may run or wait."""
+    """The error raised when a new request would exceed the limit on running and waiting requests."""
 
 
 class EngineStoppedError(RuntimeError):
@@ -34,7 +34,7 @@ class EngineStoppedError(RuntimeError):
 @dataclass(frozen=True)
 class Counts:
     """Token counts. cached: prompt tokens that did not have to be computed. drafted: guessed tokens. accepted:
-    guesses that were accepted. thinking: thinking tokens, which are part of the output."""
+    guesses that the model accepted. thinking: thinking tokens, which are part of the output."""
 
     prompt: int = 0
     output: int = 0
@@ -92,7 +92,7 @@ class Stream:
         )
 
     def fail(self, error: Exception) -> None:
-        """End the stream because the engine is broken. The engine's thread calls this method."""
+        """End the stream with this error, because the engine is broken. The engine's thread calls this method."""
         self._loop.call_soon_threadsafe(self.updates.put_nowait, Update((), "", "error", error))
 
 
@@ -201,7 +201,7 @@ class AsyncEngine:
         request that the step returns. If the engine has no work, wait for a job, without using processor time. If a
         step raises an exception, end all requests with `fail`, publish the requests that `fail` returns, and go on.
 
-        `stop` sets `_is_stopping`, and queues a job that only wakes this thread. The thread may take this job long
+        `stop` sets `_is_stopping`, and queues a job that only wakes this thread. The thread may run this job long
         before the last request finishes, and may never get another job.
 
         Task: w3d7.1

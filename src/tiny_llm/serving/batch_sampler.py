@@ -75,7 +75,7 @@ def sample_rows(logits: Logits, settings: Settings, chances: NDArray[np.float64]
     probabilities of all kept tokens sum to 1. The drawn token is the first token at which the sum exceeds the row's
     number in `chances`. Compute the sums in float64, so that small probabilities count.
     first: how many of a row's largest logits the filters look at first. If a filter may keep more tokens, all logits
-    are searched, so `first` never changes which tokens are drawn. A row that keeps all tokens is not sorted.
+    are searched, so `first` never changes which tokens are drawn. A row whose filters keep all tokens is not sorted.
     Shapes: logits: N x V, chances: N, from 0 to less than 1 -> N tokens. No temperature is 0.
 
     Task: w3d2.3

@@ -16,7 +16,7 @@ __all__ = ["BatchedKVCache", "BatchedKVCacheLayer", "SlotRows", "Span", "attend_
 
 @dataclass(frozen=True)
 class Span:
-    """The rows first to last (exclusive) of a step: the newest of a request's `length` stored positions."""
+    """A request's rows in a step, `first` up to `last`. They are the newest of the request's `length` positions."""
 
     first: int
     last: int
@@ -31,8 +31,8 @@ class Span:
 
 @dataclass(frozen=True)
 class SlotRows:
-    """The slots and positions to which the rows of a step belong. slots, positions: the slot and the position of each
-    of the T rows. spans, slot_of_span: the span and the slot of each chunk."""
+    """The slots and positions where a step stores the keys and values of its rows. slots, positions: the slot and the
+    position of each of the T rows. spans, slot_of_span: the span and the slot of each chunk."""
 
     slots: mx.array
     positions: mx.array

@@ -1,8 +1,8 @@
 """The interfaces between the engine and a cache, and between a cache and the model. Given.
 
-A step has T tokens of several requests, any number per request. The model runs on T rows of one token (B = T, L = 1),
-each with a position of its own: RoPE takes one offset per row, and all layers except attention work on single tokens
-anyway. Only attention needs to know which rows belong to the same request, and the cache takes care of attention.
+A step computes T tokens of several requests, any number per request. The model runs on T rows of one token (B = T,
+L = 1), each with a position of its own: RoPE takes one offset per row, and all layers except attention work on single
+tokens anyway. Only attention needs to know which rows belong to the same request; the cache takes care of attention.
 """
 
 from collections.abc import Collection, Sequence
@@ -44,8 +44,8 @@ class RequestCache(Protocol):
     def open(self, stored: Stored) -> bool:
         """Reserve room for all tokens of one more request. If there is no room, change nothing and return False.
 
-        num_computed_tokens becomes the number of the request's first tokens whose keys and values earlier requests have
-        left in the cache (day 5). Until day 5, num_computed_tokens becomes 0.
+        num_computed_tokens becomes the number of tokens at the start of the request whose keys and values are in the
+        cache already, left there by earlier requests (day 5). Until day 5, num_computed_tokens becomes 0.
         """
 
     def reserve(self, stored: Stored, count: int) -> bool:
@@ -57,7 +57,7 @@ class RequestCache(Protocol):
         needs."""
 
     def close(self, stored: Stored) -> None:
-        """Free all room of a request that leaves the cache."""
+        """Free all the room reserved for a request that leaves the cache."""
 
     def step(self, chunks: Sequence[Chunk]) -> Cache:
         """Return the cache with which the model computes these chunks, as T rows of one token. The caller has reserved
@@ -97,7 +97,7 @@ class _StepLayer:
 class StepCache:
     """The model's cache during one step.
 
-    rows: a `SlotRows` or `PageRows`, which has the `positions`, and the slots or pages, of the step's rows.
+    rows: a `SlotRows` or `PageRows`, which holds the `positions` of the step's rows, and their slots or pages.
     """
 
     def __init__(self, layers: Sequence[RowsLayer], rows: Any):

@@ -70,7 +70,7 @@ class Choice:
         return text.thoughts if isinstance(text, ThinkingStream) else []
 
     def _logprobs(self, seen: slice, thoughts: Sequence[str | None]) -> list[Logprobs] | None:
-        """Return the log-probabilities of the answer's new tokens. Return None if the client asked for none."""
+        """Return the log-probabilities of the answer's new tokens; None if the client did not ask for them."""
         if self.request is None or self._body.num_logprobs is None:
             return None
         pairs = zip(self.request.logprobs[seen], thoughts, strict=False)

@@ -28,7 +28,7 @@ class Decoding:
         """Add guesses to the batch that the scheduler planned, and reserve room for the guesses. Return the new batch.
         This class adds no guesses.
 
-        max_length: the engine's max_length.
+        max_length: how many tokens a request's prompt and output may have together.
         """
         return batch
 

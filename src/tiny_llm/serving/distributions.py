@@ -1,4 +1,4 @@
-"""The probabilities with which a request draws its tokens, and a draw that uses one random number per token. Given."""
+"""The probabilities of a request's next tokens, and a function that draws a token with one random number. Given."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -22,8 +22,8 @@ Probabilities: TypeAlias = NDArray[np.float32]  # N x V, each row sums to 1
 def sampler_of(params: SamplingParams) -> Sampler:
     """Return a sampler that draws each token with one random number from the sampler's own generator.
 
-    A sampler of `make_sampler` uses V random numbers per token, so with the same seed the two samplers draw different
-    tokens, but with the same probabilities. Raises ValueError if a parameter is out of range.
+    A sampler from `make_sampler` uses V random numbers per token, so with the same seed its tokens differ from those of
+    this sampler, but have the same probabilities. Raises ValueError if a parameter is out of range.
     """
     make_sampler(
         params.temperature, params.top_k, params.top_p, params.min_p, params.repetition_penalty, seed=params.seed

@@ -22,7 +22,7 @@ class Drafter(Protocol):
     def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Draft]:
         """Return a draft for each request: guesses of the tokens that follow the request's tokens.
 
-        wanted: pairs of a request and how many guesses its draft may have. A draft may have fewer guesses, or none.
+        wanted: pairs of a request and the maximum number of guesses for it. A draft may have fewer guesses, or none.
         """
 
     def forget(self, request: Request) -> None:
@@ -32,7 +32,7 @@ class Drafter(Protocol):
 def propose_by_ngram(tokens: Sequence[int], count: int, longest: int = 3) -> list[int]:
     """Find where the text's last tokens occurred earlier, and guess the tokens that followed at that place.
 
-    Look up the last `longest` tokens first. If these tokens did not occur earlier, look up one token less, and so on,
+    Look up the last `longest` tokens first. If these tokens did not occur earlier, look up one token fewer, and so on,
     down to one token. If the tokens occurred in several earlier places, use the latest place, even if this place
     overlaps the tokens that you look up. The guess is the `count` tokens after that place, or fewer if the text ends
     sooner. The guess is empty if not even the last token occurred earlier, or if `count` is 0.
@@ -76,7 +76,7 @@ class _Copy:
 class ModelDrafter:
     """A drafter that guesses with a smaller model, which has the same vocabulary and a cache of its own.
 
-    copies: the parts of requests that the cache holds, keyed by request. A request without room there has no entry.
+    copies: the parts of requests that the cache holds, keyed by request. A request outside the cache has no entry.
     """
 
     def __init__(self, model: CausalLM, cache: RequestCache):
@@ -119,7 +119,7 @@ class ModelDrafter:
         self.copies[chunk.request].tokens += chunk.tokens
 
     def _copy(self, request: Request) -> _Copy | None:
-        """Return the part of a request that the cache holds. Return None if the cache has no room for it."""
+        """Return the part of a request that the cache holds. Return None if the cache has no room for the request."""
         if request not in self.copies:
             copy = _Copy(list(request.tokens))
             if not self.cache.open(copy):

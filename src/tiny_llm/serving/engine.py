@@ -64,7 +64,7 @@ class Engine:
 
     @property
     def has_work(self) -> bool:
-        """Tell whether a request waits or runs."""
+        """Tell whether any request waits or runs."""
         return bool(self.scheduler.running or self.scheduler.waiting)
 
     def add(self, request: Request) -> None:
@@ -152,7 +152,7 @@ class Engine:
                     yield request
 
     def check_integrity(self) -> None:
-        """Raise AssertionError unless scheduler and cache are in a valid state between two steps."""
+        """Raise AssertionError unless scheduler and cache are in a state that is valid between two steps."""
         self.scheduler.check_integrity()
 
     def _check_new(self, request: Request) -> None:

@@ -85,7 +85,7 @@ class EventStream:
         before the status is sent, or while `send` is still waiting to send the status, raise this error, so that the
         client gets the error's own status. Send a later ApiError, including that of the time limit, as the last event:
         the error's body as JSON. When the client goes away, send nothing more. In all these cases, close `events`
-        before you send anything else, so that the generator frees its resources.
+        first, so that the generator frees its resources.
 
         Task: w3d7.4
         """

@@ -17,7 +17,7 @@ __all__ = ["HANDLERS", "refusal"]
 
 
 def refusal(error: Exception, wait: Callable[[], int]) -> ApiError:
-    """Return the error to send to a client when the engine or a request raises `error`. wait: a function that returns
+    """Return the error to send to a client whose request was refused with `error`. wait: a function that returns
     how many seconds the client should wait before its next try."""
     if isinstance(error, QueueFullError):
         headers = {"Retry-After": str(wait())}

@@ -76,7 +76,7 @@ def index(description: Mapping[str, Any]) -> Index:
 
 
 class _Untitled(GenerateJsonSchema):
-    """A generator that leaves out the titles of fields, which would only repeat the fields' names."""
+    """A schema generator that leaves out the titles of fields, which would only repeat the fields' names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False

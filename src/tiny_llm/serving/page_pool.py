@@ -36,7 +36,7 @@ class PagePool:
         return -(-length // self.page_size)
 
     def allocate(self, count: int) -> list[int]:
-        """Take `count` free pages, all of them or none. Return the pages, each of which then has one holder.
+        """Take `count` free pages, or none if fewer are free. Return the pages, each of which then has one holder.
 
         Raises:
             OutOfPagesError: fewer than `count` pages are free; then the pool has not changed.
@@ -83,7 +83,7 @@ class PagePool:
 
     def check_integrity(self, held: Mapping[int, int]) -> None:
         """Raise AssertionError unless exactly the pages in `held` have holders, held[page] each, and the list of free
-        pages contains each other page once."""
+        pages contains each of the other pages once."""
         found = {page: count for page, count in enumerate(self._holders) if count}
         assert found == held, f"holders of pages: counted {found}, there are {dict(held)}"
         free = sorted(self._free)

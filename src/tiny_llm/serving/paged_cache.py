@@ -21,7 +21,7 @@ __all__ = ["KernelPagedKVCacheLayer", "PageRows", "PagedKVCache", "PagedKVCacheL
 
 @dataclass(frozen=True)
 class PageRows:
-    """The pages and positions to which the rows of a step belong.
+    """The pages and positions of a step's rows.
 
     positions, pages, places: for each of the T rows, its position, its page, and its place in that page.
     spans, tables: for each chunk, its span, and a table that lists its request's pages in the order of positions.
@@ -136,7 +136,7 @@ class Prefixes:
         """Forget, and so free, `count` pages that no request holds, or all such pages if there are fewer."""
 
     def held(self) -> Sequence[int]:
-        """Return the remembered pages. Each remembered page counts this object as one of its holders."""
+        """Return the remembered pages. The pool counts this object as one holder of each remembered page."""
         return ()
 
 

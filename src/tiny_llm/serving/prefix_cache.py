@@ -13,7 +13,7 @@ __all__ = ["PrefixCache"]
 class PrefixCache(Prefixes):
     """A `Prefixes` that finds a page by its tokens, even after the request that filled the page has finished.
 
-    This cache remembers only pages full of committed tokens, so nothing is ever written to a page with several holders.
+    This cache shares only pages full of committed tokens, so nothing is ever written to a page with several holders.
     tree: the tree of all known pages.
     """
 

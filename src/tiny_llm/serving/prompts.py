@@ -22,9 +22,9 @@ class Prompts:
     """Workers that parse bodies, fill in the chat template and encode texts, each in a thread of its own.
 
     A thread does one task after the other. A task that has not begun is dropped when nothing waits for it any more; a
-    task that has begun ends soon, because `Room` and `ChatTemplate` limit the task. Long texts have a thread of their
-    own, so that short texts do not wait for long texts, and a tokenizer of their own, because only one thread may use a
-    tokenizer at a time.
+    task that has begun ends soon, because `Room` limits the length of a text, and `ChatTemplate` limits the time for a
+    conversation. Long texts have a thread of their own, so that short texts do not wait for long texts, and a tokenizer
+    of their own, because only one thread may use a tokenizer at a time.
     """
 
     def __init__(self, tokenizer: Any, max_length: int):
@@ -56,7 +56,7 @@ class Prompts:
         return list(prompt), str(encoder.decode(prompt))
 
     async def encode_chat(self, messages: Sequence[Mapping[str, str]], thinks: bool) -> list[int]:
-        """Return a conversation as tokens. Raises TooLongError, or ValueError as `ChatPrompt.of` does."""
+        """Return a conversation as tokens. Raises TooLongError if it is too long, or any error of `ChatPrompt.of`."""
         made = await self._in_thread("fill-in", lambda: ChatPrompt.of(self._template, messages, thinks=thinks))
         name = _encoder_for(sum(map(len, made.parts)))
         return await self._in_thread(name, lambda: made.encode(self._encoders[name], self._room))

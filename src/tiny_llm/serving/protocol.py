@@ -65,7 +65,7 @@ _Bias: TypeAlias = Annotated[float, Field(ge=-100, le=100)]
 
 
 class GenerationRequest(Parameters):
-    """The fields of completion and chat requests. user: the client's name for its user, which has no effect here."""
+    """The fields that completion and chat requests share. user: the client's name for its user, which has no effect."""
 
     model: Text
     n: int = Field(1, ge=1, le=_MOST_CHOICES)
@@ -95,7 +95,7 @@ class GenerationRequest(Parameters):
 
     @property
     def default_max_tokens(self) -> int | None:
-        """Return max_tokens for a client that sets none; None means as many tokens as the context has room for."""
+        """Return how many tokens the output may have if the client does not set max_tokens; None means all that fit."""
         return None
 
     @property

@@ -43,7 +43,7 @@ class TextStream:
         self.text += self._stops.add(self._detokenizer.add(token))
 
     def finish(self) -> None:
-        """End the text, because no token follows. Add text that was held back because it might have become a stop
+        """End the text after the last token. Add text that was held back because it might have become a stop
         string, but not a character whose last bytes are missing."""
         if not self.found:
             self.text += self._stops.finish()
@@ -64,7 +64,7 @@ class Request:
     id: a name that no other request has. prompt, output: token ids; the output never contains an end token (`add`).
     text: an object that turns the output into text; None if no text is needed.
     finish_reason: why the request finished: "stop" (an end token or stop string came), "length" (it has all tokens that
-    it may have), "abort" (its client no longer wants it), "error" (`error` is the exception). Until then, it is None.
+    it may have), "abort" (its client no longer wants it), "error" (`error` is the exception); None until then.
     pages: the cache's pages that hold the request's keys and values, in the order of positions; a slot is one page.
     num_computed_tokens: how many of the request's first tokens have their keys and values in these pages.
         `RequestCache.commit` raises this number after a step. The next step writes to positions after these tokens.
@@ -129,8 +129,8 @@ class Request:
         """Append the next token to the output, and finish the request if this token ends it.
 
         The request ends with "stop" at one of eos_token_ids, unless it ignores these, and at one of its own
-        stop_token_ids: such a token is added to neither output nor text. The request also ends with "stop" if the text
-        now contains a stop string: the token that completed the string is in the output. The request ends with "length"
+        stop_token_ids: such a token is added to neither output nor text. The request also ends with "stop" if the new
+        token completes a stop string in the text: this token stays in the output. The request ends with "length"
         if the output has max_tokens tokens, or if prompt and output together have max_length tokens. If both reasons
         apply, the request ends with "stop".
 

@@ -131,7 +131,7 @@ class ChatWriter(Writer):
 
 
 def _reasoning(thinking: str | None) -> _Json:
-    """Return the thinking under the two names that servers and clients use: DeepSeek's name, and vLLM's newer name.
+    """Return the thinking as two fields, `reasoning_content` (DeepSeek's name) and `reasoning` (vLLM's newer name).
     OpenAI's API has no field for thinking."""
     return {} if thinking is None else {"reasoning_content": thinking, "reasoning": thinking}
 

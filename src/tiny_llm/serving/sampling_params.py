@@ -12,7 +12,7 @@ __all__ = ["Logprob", "Logprobs", "SamplingParams"]
 class SamplingParams:
     """The parameters of one request, which say how its tokens are chosen, and when the request ends.
 
-    max_tokens: how many tokens the output may have, at least one. temperature to seed: as in `make_sampler`, which
+    max_tokens: the maximum number of tokens in the output, 1 or more. temperature to seed: as in `make_sampler`, which
     checks these values.
     stop: strings; the text ends before the first of them that occurs. stop_token_ids: tokens that end the output, like
     the model's own end tokens. ignore_eos: whether the model's own end tokens are ignored.

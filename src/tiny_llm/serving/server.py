@@ -46,7 +46,7 @@ _Handler: TypeAlias = Callable[[HttpRequest], Coroutine[Any, Any, ASGIApp]]
 @dataclass(frozen=True)
 class ServedModel:
     """The model that is served. max_length: how many tokens a prompt and its answer may have together. has_drafts:
-    whether steps check guesses. sampling: the default settings of requests; None means OpenAI's defaults.
+    whether the engine decodes speculatively. sampling: the default settings of requests; None means OpenAI's defaults.
     """
 
     name: str
@@ -60,8 +60,8 @@ class ServedModel:
 class Limits:
     """The limits for clients. max_body: how many bytes a body may have. timeout: how many seconds a request may take.
     api_key: the key that clients have to send; None means that no key is needed. origins: the origins of web pages,
-    other than the server's own, whose scripts may send requests. names: the names, in addition to this machine's local
-    names, by which clients may call the server; None means any name."""
+    other than the server's own, whose scripts may send requests. names: the names that a request's Host header may
+    contain, in addition to this machine's local names; None means any name."""
 
     max_body: int = 1 << 20
     timeout: float = 600.0
@@ -273,7 +273,7 @@ class Server:
         return min(wanted, room)
 
     async def _unless_gone(self, request: HttpRequest, work: Coroutine[Any, Any, _T], param: str | None = None) -> _T:
-        """Return the result of work that precedes the answer. param: the parameter that a ValueError is about.
+        """Do `work`, which precedes the answer, and return its result. param: the parameter that a ValueError is about.
 
         Raises:
             ApiError: the work raised a ValueError.

@@ -25,7 +25,7 @@ def accept(target: Probabilities, draft: Draft, random: np.random.Generator) -> 
     is rejected, one more token is drawn from the last row of target. So the tokens have the same distribution as tokens
     drawn from target alone. Guesses without probabilities were certain: q is 1 for the guess, and 0 for every other
     token.
-    random: the generator. One call of `random.random()` decides on each guess; `draw` needs the generator, too.
+    random: the generator. Call `random.random()` once for each guess that you check; `draw` needs the generator, too.
     Shapes: target: (k + 1) x V, for k guesses -> 1 to k + 1 tokens.
     Source: Leviathan et al. 2023, "Fast Inference from Transformers via Speculative Decoding", section 2.3,
     arXiv:2211.17192.
@@ -69,8 +69,8 @@ class Speculative(Decoding):
         return min(self.num_drafts, left - 1, max_length - request.num_tokens - 1)
 
     def with_draft(self, chunk: Chunk, cache: RequestCache) -> Chunk:
-        """Return the chunk with the guesses of `request.draft` after the chunk's tokens, and with logits after each
-        guess, too.
+        """Return the chunk with the guesses of `request.draft` after the chunk's tokens. The row of each guess needs
+        logits, too.
 
         `cache` reserves room for all tokens of the new chunk, guesses included. If there is no room, the request gets a
         draft without guesses, and the chunk stays as it is.
@@ -84,7 +84,7 @@ class Speculative(Decoding):
         )
 
     def choose(self, chunks: Sequence[Chunk], logits: mx.array) -> list[Chosen]:
-        """Choose with `next_tokens` for each chunk that has guesses, and with `plain` for all other chunks together."""
+        """Call `next_tokens` for each chunk that has guesses, and `plain.choose` once for all other chunks."""
         ends = list(accumulate(chunk.num_logits for chunk in chunks))
         others = [i for i, chunk in enumerate(chunks) if chunk.num_logits <= 1]
         rows = mx.array([ends[i] - 1 for i in others if chunks[i].num_logits], mx.int32)
