@@ -193,7 +193,7 @@ def test_a_folder_that_cannot_be_installed_in(clone, path, name):
     result = course(folder, path, "next")
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr.startswith(f"course: the folder {folder} has a ")
-    assert result.stderr.endswith("rename it\n")
+    assert result.stderr.endswith("rename the folder\n")
     assert not (folder / ".venv").exists()
 
 
