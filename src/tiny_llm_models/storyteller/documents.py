@@ -16,7 +16,7 @@ from .strange import strange
 from .telling import scene, tell
 from .wishes import Wish
 
-__all__ = ["Document", "Mix", "document", "only_story", "question_prompt", "tell_several"]
+__all__ = ["Document", "Mix", "document", "question_prompt", "tell_several"]
 
 _GAPS = ("\n\n", "\n")  # between a story and a question; half of the documents have the blank line
 _OPENING = 2  # the fewest sentences in an opening; the opening decides the story's plot
@@ -71,18 +71,14 @@ def document(split: str, index: int, mix: Mix) -> Document:
         return _questions(words, random, split, mix, random.randint(2, mix.stories))
     kind = random.choices([*mix.shares, "questions"], [*mix.shares.values(), 1 - sum(mix.shares.values())])[0]
     if kind == "story":
-        return only_story(tell(words, random, Wish(short=random.random() < _SHORT)))
+        story = _story(words, random)
+        return Document([(story.text + END, 1)], [], _named(story))
     if kind == "talk":
         said, answer = random.choice(words.chat["talk"])
         return Document(_turn([(said, 0)], (answer, 1)), [])
     if kind == "request":
         return _request(words, random, mix)
     return _questions(words, random, split, mix, 1)
-
-
-def only_story(story: Story) -> Document:
-    """Return a document from which the model learns to tell this story."""
-    return Document([(story.text + END, 1)], [], _named(story))
 
 
 def question_prompt(story: str, question: str, gap: str = _GAPS[0]) -> str:
@@ -110,6 +106,10 @@ def tell_several(
                 raise
             break
     return stories
+
+
+def _story(words: Lexicon, random: Random) -> Story:
+    return tell(words, random, Wish(short=random.random() < _SHORT))
 
 
 def _turn(said: list[tuple[str, float]], *answer: tuple[str, float]) -> list[tuple[str, float]]:

@@ -193,14 +193,9 @@ def _more(recipe: Recipe, language: int) -> str:
         parts.append(
             (
                 f" The third stage also has stories of the model's own: after the second stage, the model told "
-                f"{2 * recipe.own_stories:,} stories, and those in which the checker found no fault were added. At a "
-                f"temperature below 1, a model tells frequent plots even more often. So after the third stage, the "
-                f"plots of its stories were counted, and {2 * recipe.own_stories:,} stories of the program were added to "
-                f"the last stage, most of them with plots that the model told rarely.",
+                f"{2 * recipe.own_stories:,} stories, and those in which the checker found no fault were added.",
                 f"第 3 段階には、第 2 段階を終えたモデル自身に語らせた {2 * recipe.own_stories:,} 編の物語のうち、"
-                f"チェッカーが誤りを見つけなかったものも加えています。1 より低い温度では、よく出る筋がさらに多く"
-                f"選ばれます。そこで第 3 段階の後にモデルが語った筋を数え、まれな筋を中心に、プログラムの物語を "
-                f"{2 * recipe.own_stories:,} 編、最後の段階に加えました。",
+                "チェッカーが誤りを見つけなかったものも加えています。",
             )
         )
     if recipe.teacher:

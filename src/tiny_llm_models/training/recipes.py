@@ -92,12 +92,12 @@ _BOTH = Mix(
     gaps={"where": 1, "content": 1, "unsaid": 3, "colour": 3},
 )
 _ASKED = replace(_BOTH, long=0.2, shares={"story": 0, "request": 0.65, "talk": 0.01})
-_PLAIN = replace(_ASKED, long=0.02, strange=0.8)
+_PLAIN = replace(_ASKED, long=0.02)
 STAGES = (
     Stage(160_000, 1, 0.3, _NEAR, respelled=0.5, context=CONTEXT, batch_tokens=16384, rate=1),
     Stage(480_000, 1.5, 0.4, _BOTH, respelled=0.3, context=CONTEXT + 512, batch_tokens=32768, rate=0.8),
     Stage(120_000, 1.8, 0.15, _ASKED, respelled=0.6, context=CONTEXT + 512, batch_tokens=32768, rate=0.4),
-    Stage(12_000, 1, 0.5, _PLAIN, respelled=0.3, context=CONTEXT + 512, batch_tokens=8192, rate=0.2, named=1),
+    Stage(8_000, 1, 0.5, _PLAIN, respelled=0.6, context=CONTEXT + 512, batch_tokens=8192, rate=0.1, named=1),
 )
 
 
