@@ -64,7 +64,7 @@ PROSE = {
     "shapes": ("src/tiny_llm_ref/attention.py", "N.. is zero or more batch", "N.. stands for zero or more batch"),
     "a method's docstring": ("src/tiny_llm_ref/basics.py", r'"""(\w+)', r'"""So: \1'),
     "a test's docstring": ("tests/test_week_1_day_1.py", r'    """(\w+)', r'    """So: \1'),
-    "a helper's docstring": ("tests/helpers.py", "of seeded arrays", "of arrays with a seed"),
+    "a helper's docstring": ("tests/helpers.py", "seeded inputs", "inputs with a seed"),
     "an oracle's comment": ("tests/oracles.py", "N x L x ", "B x L x "),
     "the replay's docstring": (
         "src/tiny_llm_course/diagnosis/package_under_test.py",
