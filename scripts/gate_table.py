@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
-from imports import imported
+from imports import imported, reachable
 
 from tiny_llm_course.tasks.toml import read_toml
 
@@ -65,11 +65,8 @@ def _paths_of(gate: Gate) -> list[str]:
 def _used_by(gate: Gate) -> set[str]:
     """Return the files outside src/ that a gate's tests use, directly or through other files."""
     tests = {path.partition("::")[0] for path in gate.paths()} | {"tests/conftest.py", "tests/repo/conftest.py"}
-    found, new = set[Path](), {file for test in tests if (file := ROOT / test).is_file()}
-    while new := new - found:
-        found |= new
-        new = {used for file in new if file.suffix == ".py" for used in _uses(file)}
-    return {str(file.relative_to(ROOT)) for file in found}
+    files = (file for test in tests if (file := ROOT / test).is_file())
+    return {str(file.relative_to(ROOT)) for file in reachable(files, _uses)}
 
 
 @cache

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-__all__ = ["imported", "with_imports"]
+__all__ = ["imported", "reachable", "with_imports"]
 
 
 def with_imports(root: Path, files: Iterable[Path]) -> set[Path]:
     """Return these files and all modules of the repository that they import, directly or through other modules.
     Imports within functions count, too."""
+    return reachable(files, lambda file: imported(root, file))
+
+
+def reachable(files: Iterable[Path], uses: Callable[[Path], Iterable[Path]]) -> set[Path]:
+    """Return these files and all files that they use, directly or through other files.
+
+    uses: returns the files that a Python file uses directly.
+    """
     found, new = set[Path](), set(files)
-    while new:
+    while new := new - found:
         found |= new
-        new = {module for file in new if file.suffix == ".py" for module in imported(root, file)} - found
+        new = {used for file in new if file.suffix == ".py" for used in uses(file)}
     return found
 
 

@@ -1,4 +1,4 @@
-"""Tokens of Metal source. The tokens, joined again, are exactly the source."""
+"""Tokens of Metal source. Joined together, the tokens are the source again."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Initial weights with which a model can already copy: induction heads.
+"""Initial weights with which a model can copy before any training: induction heads.
 
 To answer with a name that never occurs in training, a model has to find an earlier occurrence of the current token, and
 copy the token after this occurrence. Two heads do this together: a head in the first layer attends to the previous
