@@ -12,7 +12,7 @@ from metal_host.toolchain import compiler_command, for_this_processor
 from tiny_llm_course.tasks.regions import code_files, is_native
 from tiny_llm_course.tasks.stubs import make_stub
 from tiny_llm_native.compiler import KERNEL_FLAGS
-from tiny_llm_native.matmul.arithmetic import PACKED, Choice, candidates, flags
+from tiny_llm_native.matmul.arithmetic import KERNELS, Choice, candidates, flags
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE, NATIVE = ROOT / "src" / "tiny_llm_ref", ROOT / "src" / "tiny_llm_native"
@@ -37,8 +37,7 @@ def main() -> int:
         ]
     )
     compiled = [_compiles(file) for file in [*reference, *native] if _is_kernel(file)]
-    packed = [file for file in native if _is_kernel(file) and file.parent == PACKED.parent]
-    compiled += [_compiles(file, *flags(Choice(name, name))) for name in candidates()[1:] for file in packed]
+    compiled += [_compiles(file, *flags(Choice(name, name))) for name in candidates()[1:] for file in KERNELS]
     with tempfile.TemporaryDirectory() as folder:
         stubs = [_stub(file, Path(folder)) for file in reference]
         compiled += [_compiles(stub) for stub in stubs if _is_kernel(stub)]

@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT / "src"))
 from tiny_llm_course.base.machine import about  # noqa: E402
 from tiny_llm_course.base.reporting import reporting  # noqa: E402
 from tiny_llm_course.generation.session import Reply, Session, Settings  # noqa: E402
-from tiny_llm_course.model.loaded_model import LAYERS, Wanted  # noqa: E402
+from tiny_llm_course.model.loaded_model import PLAIN, Wanted  # noqa: E402
 from tiny_llm_course.model.options import Bits, Layers, MaxTokens  # noqa: E402
 from tiny_llm_course.ui.errors import CommandError, show_note  # noqa: E402
 
@@ -38,7 +38,7 @@ GROUP = 64  # weights per group, if --bits quantises the model
 def main(
     model: Annotated[str, typer.Argument(metavar="NAME_OR_PATH", help="A model on the Hugging Face Hub, or a folder.")],
     bits: Bits = None,
-    layers: Layers = LAYERS[0],
+    layers: Layers = PLAIN,
     max_tokens: MaxTokens = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Default: the model's name with .json.")] = None,
 ) -> None:

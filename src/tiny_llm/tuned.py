@@ -1,5 +1,4 @@
-"""The fastest form of a quantised model: packed weights, one operation before each attention, and one after it.
-Given.
+"""The fastest form of a model: packed weights, one operation before each attention, and one after it. Given.
 
 This form plugs in at the layer seam: `tune` replaces a built model's embedding, blocks, last norm and output layer with
 objects of the same interface. Week 2 leads up to this model, and tests compare these objects with the plain layers.
@@ -11,7 +10,7 @@ import mlx.core as mx
 
 from tiny_llm_given.config import ModelConfig
 from tiny_llm_native.matmul.block import after_attention, before_attention, embed, norm_matmul
-from tiny_llm_native.matmul.packed import ROWS, can_pack, pack
+from tiny_llm_native.matmul.packed import GROUP, ROWS, can_pack, can_pack_unquantised, pack, pack_unquantised
 
 from .kv_cache import LayerCache
 from .quantize import QuantizedEmbedding, QuantizedLinear
@@ -21,15 +20,17 @@ __all__ = ["TunedBlock", "TunedEmbedding", "tune"]
 
 
 def tune(model: CausalLM) -> None:
-    """Replace the parts of a built model with tuned parts, which multiply 4-bit weights by activations in float32 or
-    bfloat16, and add in float32.
+    """Replace the parts of a built model with tuned parts.
 
-    If int8 is chosen (tiny_llm_native/matmul/arithmetic.py), the parts round activations to 8 bits, with a scale per 64
-    activations. Then a product has a relative error of 0.6 % (root mean square).
+    Weights of 4 bits are multiplied by activations in float32 or bfloat16, and sums are in float32. If int8 is chosen
+    (tiny_llm_native/matmul/arithmetic.py), the parts round activations to 8 bits, with a scale per 64 activations. Then
+    a product has a relative error of 0.6 % (root mean square). Weights that are not quantised are stored in bfloat16,
+    and multiplied in float32.
 
     Raises:
-        ValueError: a layer is not quantised to 4 bits per weight in groups of 64 weights with bfloat16 scales, or its
-            number of rows is not a multiple of 16.
+        ValueError: a layer is quantised, but not to 4 bits per weight in groups of 64 weights with bfloat16 scales. Or
+            a layer is not quantised, and bfloat16 cannot represent its weights exactly. Or a layer's number of rows is
+            not a multiple of 16, or its number of columns not a multiple of 64. The model is then unchanged.
     """
     parts: Any = model  # the new layers have other types, but the same interface
     blocks = [TunedBlock(block, model.config) for block in parts.layers]
@@ -86,7 +87,12 @@ class TunedEmbedding:
 
 def _panels(layer: Any) -> mx.array:
     if not isinstance(layer, QuantizedLinear | QuantizedEmbedding):
-        raise ValueError("expected a quantised model, got one with dense layers: quantize_model(model) comes first")
+        if not can_pack_unquantised(layer.weight):
+            raise ValueError(
+                f"expected weights that bfloat16 represents exactly, a multiple of {ROWS} rows and a multiple of "
+                f"{GROUP} columns, got a matrix of {layer.weight.shape} in {layer.weight.dtype}"
+            )
+        return pack_unquantised(layer.weight)
     if not can_pack(layer.packed, layer.scales, layer.group_size, layer.bits):
         raise ValueError(
             f"expected 4 bits in groups of 64, bfloat16 scales and a multiple of {ROWS} rows, got {layer.bits} bits in "

@@ -175,12 +175,13 @@ def asked(monkeypatch):
     [
         ({}, []),
         ({"layers": "tuned", "bits": 4}, ["packed", "block", "attention"]),
+        ({"layers": "tuned"}, ["unquantised", "attention"]),
         (
             {"layers": "kernels", "bits": 4},
             ["quantized_matvec", "rms_norm", "rope", "swiglu", "quantized_matmul", "attention"],
         ),
     ],
-    ids=["plain", "tuned", "kernels"],
+    ids=["plain", "tuned", "unquantised", "kernels"],
 )
 def test_kernels_of_layers(asked, options, names):
     LoadedModel(Wanted("tiny_llm_ref", "story", **options))

@@ -11,6 +11,7 @@ from mlx_lm.utils import load, quantize_model, save_model
 from typer.testing import CliRunner
 
 from tiny_llm_course.__main__ import app
+from tiny_llm_course.model import loaded_model
 from tiny_llm_course.model.loaded_model import LoadedModel, Wanted
 from tiny_llm_course.ui.errors import CommandError
 from tiny_llm_models import bundled
@@ -50,6 +51,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--bits 8",
         "--bits 8 --layers kernels",
         "--bits 4 --layers kernels --dtype bfloat16",
+        "--layers tuned",
         "--bits 4 --layers tuned",
         "--bits 4 --layers tuned --threads 1",
     ],
@@ -78,10 +80,13 @@ def test_quantised_checkpoint_becomes_dense_for_plain_layers(packed):
     ("options", "said"),
     [
         ({"bits": 3}, "--bits: expected one of 2, 4, 8, got 3"),
-        ({"layers": "fast"}, "--layers: expected one of plain, kernels, tuned, got 'fast'"),
+        ({"layers": "fast"}, "--layers: expected one of auto, plain, kernels, tuned, got 'fast'"),
         ({"threads": 0}, "--threads: expected 1 to 256, got 0"),
         ({"dtype": "int8"}, "--dtype: expected one of float32, bfloat16, float16, got 'int8'"),
-        ({"layers": "tuned"}, "--layers tuned: expected a model of 4 bits, got dense weights; give --bits 4"),
+        (
+            {"layers": "tuned", "is_fast": True},
+            "--fast: expected a model of 4 bits, got weights that are not quantised; give --bits 4",
+        ),
         ({"layers": "tuned", "bits": 8}, "--layers tuned: expected 4 bits in groups of 64.* got 8 bits"),
         ({"layers": "tuned", "bits": 4, "dtype": "float16"}, "--layers tuned: expected --dtype bfloat16, or none"),
     ],
@@ -116,6 +121,46 @@ def test_kernels_as_far_as_they_are_written(tmp_path):
     assert (run.returncode, run.stdout) == (0, ANSWER), run.stderr
     missing = "quantized_matvec, rms_norm, rope, quantized_matmul, attention"
     assert f"note: these kernels are not written yet, so plain layers do their work: {missing}" in run.stderr
+
+
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_auto_needs_compiled_kernels(monkeypatch, is_compiled):
+    monkeypatch.setattr(loaded_model, "are_compiled", lambda package, kernels: is_compiled)
+    engine = LoadedModel(Wanted("tiny_llm_ref", "story", layers="auto"))
+    assert engine.layers == ("tuned" if is_compiled else "plain")
+    assert isinstance(engine.model.layers[0], TunedBlock) == is_compiled
+    assert engine.waits_for_build != is_compiled
+
+
+@pytest.mark.parametrize("options", [{"bits": 4}, {"dtype": "bfloat16"}, {"package": "tiny_llm"}], ids=str)
+def test_auto_leaves_other_arithmetic_and_the_learners_code(monkeypatch, options):
+    monkeypatch.setattr(loaded_model, "are_compiled", lambda package, kernels: True)
+    wanted = Wanted(**{"package": "tiny_llm_ref", "model": "story", "layers": "auto", **options})
+    monkeypatch.setattr(LoadedModel, "__init__", lambda self, wanted: setattr(self, "_wanted", wanted))
+    assert LoadedModel(wanted)._choose_layers() == ("plain", False)
+
+
+def test_auto_falls_back_to_plain_layers(monkeypatch, tmp_path):
+    """Tuned layers refuse weights that bfloat16 does not represent exactly."""
+    path = tmp_path / "story"
+    shutil.copytree(bundled("story"), path)
+    weights = {name: 1.1 * weight.astype(mx.float32) for name, weight in mx.load(f"{path}/model.safetensors").items()}
+    mx.save_safetensors(f"{path}/model.safetensors", weights)
+    monkeypatch.setattr(loaded_model, "are_compiled", lambda package, kernels: True)
+    engine = LoadedModel(Wanted("tiny_llm_ref", str(path), layers="auto"))
+    assert (engine.layers, engine.waits_for_build) == ("plain", False)
+    assert len(list(engine.tokens([1, 2, 3], greedy, 2))) == 2
+
+
+def test_compiled_kernels_are_found(tmp_path):
+    """`main` uses kernels only after `build-ext-ref`, and says so before."""
+    clone = Clone.create(tmp_path)
+    before = clone.run(*GENERATE, TINY_LLM_KERNELS="")
+    clone.run("build-ext", "--impl", "ref", TINY_LLM_KERNELS="")
+    after = clone.run(*GENERATE, TINY_LLM_KERNELS="")
+    assert (before.stdout, after.stdout) == (ANSWER, ANSWER)
+    assert "./course build-ext-ref compiles the reference's kernels once" in before.stderr
+    assert "build-ext" not in after.stderr
 
 
 def test_the_loop_of_an_engine_ends():

@@ -21,7 +21,8 @@ from tiny_llm_ref.quantize import QuantizedEmbedding, QuantizedLinear, quantize_
 from tiny_llm_ref.tuned import tune
 
 TOKENS = mx.array(np.random.RandomState(0).randint(0, 256, (1, 50)))
-WIDE = {"hidden_size": 192, "intermediate_size": 320, "num_attention_heads": 6, "num_key_value_heads": 2}
+_WIDE = {"hidden_size": 192, "intermediate_size": 320, "num_attention_heads": 6, "num_key_value_heads": 2}
+SIZES = {"wide": _WIDE, "narrow": _WIDE | {"hidden_size": 96}}
 MODELS = ["story", "story-qwen2", "wide"]  # of the last, H_q * D is 384 and not E
 GENEROUS = {mx.float32: 1e-4, mx.bfloat16: 0.02}  # root mean square of the error, relative to that of the logits
 TUNED = 0.03  # if a processor has only fast products of 8-bit numbers, x is rounded to 8 bits
@@ -31,11 +32,21 @@ device = pytest.fixture(lambda: None)  # kernels choose their own
 
 
 def build(name: str, dtype: mx.Dtype) -> Any:
-    if name != "wide":
+    if name not in SIZES:
         return load_model(bundled(name), dtype)
-    config = ModelConfig.from_hf(untrained_config("qwen3", vocab_size=272, head_dim=64, **WIDE))
+    config = ModelConfig.from_hf(untrained_config("qwen3", vocab_size=272, head_dim=64, **SIZES[name]))
     weights = random_weights(expected_shapes(config))
     return build_model(config, {key: mx.array(weight).astype(dtype) for key, weight in weights.items()})
+
+
+def with_bfloat16_weights(name: str) -> Any:
+    """Build a model in float32 whose weights bfloat16 represents exactly."""
+    model = build(name, mx.float32)
+    for _, owner, part in named_linears(model):
+        layer = getattr(owner, part)
+        layer.weight = layer.weight.astype(mx.bfloat16).astype(mx.float32)
+    model.embed_tokens.weight = model.embed_tokens.weight.astype(mx.bfloat16).astype(mx.float32)
+    return model
 
 
 def quantised(name: str, dtype: mx.Dtype = mx.bfloat16, bits: int = 4) -> Any:
@@ -95,6 +106,19 @@ def test_tuned_model(name):
         assert error(logits, expected) < TUNED
 
 
+@pytest.mark.parametrize(("dtype", "largest"), [(mx.float32, 1e-5), (mx.bfloat16, 0.02)], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize("name", MODELS)
+def test_tuned_model_that_is_not_quantised(name, dtype, largest):
+    """The activations have this dtype. The weights are in bfloat16 both times."""
+    expected = np.array(with_bfloat16_weights(name)(TOKENS))
+    model = with_bfloat16_weights(name) if dtype == mx.float32 else build(name, dtype)
+    tune(model)
+    for pieces in ([50], [1, 8, 9, 32], [40, *[1] * 10]):
+        logits = in_pieces(model, *pieces)
+        assert logits.dtype == dtype
+        assert error(logits, expected) < largest
+
+
 @pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16], ids=str)
 @pytest.mark.parametrize("name", MODELS)
 def test_optimised_model(name, dtype):
@@ -133,7 +157,8 @@ def test_tuned_batch():
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        (lambda: build("story", mx.bfloat16), "expected a quantised model, got one with dense layers"),
+        (lambda: build("wide", mx.float32), r"expected weights that bfloat16 represents exactly, .* got .*float32"),
+        (lambda: build("narrow", mx.bfloat16), "a multiple of 64 columns, got a matrix of .*96"),
         (lambda: quantised("story", bits=8), "expected 4 bits .* got 8 bits"),
         (lambda: quantised("story", mx.float32), "bfloat16 scales .* got .*float32"),
     ],

@@ -226,6 +226,11 @@ class Session:
         """Tell whether tokens are generated with a KV cache."""
         return self._engine.has_cache
 
+    @property
+    def waits_for_build(self) -> bool:
+        """Tell whether the layers are plain only because no kernels are compiled."""
+        return self._engine.waits_for_build
+
     def ends_itself(self, reply: Reply) -> bool:
         """Tell whether the model ended its text itself, before the text reached a limit."""
         length = len(reply.tokens)

@@ -16,7 +16,7 @@ from tiny_llm_models import BUNDLED
 from ..base.packages import DEFAULT_IMPL, PACKAGES, package_of
 from ..base.reporting import reporting
 from ..learner.workspace import Workspace
-from ..model.loaded_model import LAYERS, Wanted
+from ..model.loaded_model import AUTO, PLAIN, Wanted
 from ..model.options import (
     DEFAULT_MODEL,
     Bits,
@@ -76,7 +76,7 @@ def main(
     raw: Raw = None,
     dtype: Dtype = None,
     bits: Bits = None,
-    layers: Layers = LAYERS[0],
+    layers: Layers = AUTO,
     threads: Threads = None,
     fast: Fast = False,
     fill: Fill = False,
@@ -101,6 +101,8 @@ def main(
         show_note(f"\n{reply.table}")
         if session.sampling:
             show_note(session.sampling)
+        if session.waits_for_build and len(reply.tokens) > 1:
+            show_note(Messages()("speed_when_built"))
         if filled:
             show_note(filled.told(settings.needs))
         if reply.interrupted:
@@ -124,7 +126,7 @@ def chat(
     impl: Impl = DEFAULT_IMPL,
     dtype: Dtype = None,
     bits: Bits = None,
-    layers: Layers = LAYERS[0],
+    layers: Layers = AUTO,
     threads: Threads = None,
     fast: Fast = False,
     fill: Fill = False,
@@ -160,7 +162,7 @@ def _comment(session: Session, settings: Settings, prompt: list[int], reply: Rep
     """Say whether the reference writes the same text as the learner's code and, if there is no cache, why the speed is
     low."""
     words, wanted = Messages(), settings.wanted
-    if "ref" in PACKAGES and settings.is_greedy and wanted.model in BUNDLED and wanted.layers == LAYERS[0]:
+    if "ref" in PACKAGES and settings.is_greedy and wanted.model in BUNDLED and wanted.layers in (AUTO, PLAIN):
         from .compare import compared  # imported here, since compare.py imports MLX
 
         comparison = compared(wanted, prompt, reply.tokens, session.ends_itself(reply))

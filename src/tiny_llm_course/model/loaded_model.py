@@ -12,19 +12,21 @@ from typing import Any
 
 from ..base.reporting import is_learners
 from ..native.arithmetic import allow_int8, chosen_line
-from ..native.compiling import compile_for
+from ..native.compiling import are_compiled, compile_for
 from ..native.threads import check_threads, set_threads
 from ..ui import CommandError, Messages, one_of, phrase, show_note
 from .needs import has_cache, is_written, open_stubs
 from .package_protocols import Cache, Model, Sampler, Tokenizer
 
-__all__ = ["BITS", "DTYPES", "LAYERS", "LoadedModel", "Wanted"]
+__all__ = ["AUTO", "BITS", "DTYPES", "LAYERS", "PLAIN", "LoadedModel", "Wanted"]
 
 BITS = (2, 4, 8)
 DTYPES = ("float32", "bfloat16", "float16")
-LAYERS = ("plain", "kernels", "tuned")
+LAYERS = ("auto", "plain", "kernels", "tuned")
+AUTO, PLAIN, KERNELS, TUNED = LAYERS
 MOST_LETTERS = 1_000  # the most characters of an error about a damaged model that are shown
 _ATTENTION = "attention"  # the kernel that a cache calls
+_REFERENCE = "tiny_llm_ref"  # the package whose layers `auto` may replace with tuned layers
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Wanted:
     model: str  # name or path
     dtype: str | None = None
     bits: int | None = None
-    layers: str = LAYERS[0]
+    layers: str = PLAIN
     threads: int | None = None  # the number of threads on which kernels run
     is_fast: bool = False  # whether the tuned layers may round activations to 8 bits
     is_filled: bool = False  # whether the reference's code replaces stubs (fill.py)
@@ -53,9 +55,9 @@ class Wanted:
             raise CommandError("wrong_value", option="--layers", expected=one_of(LAYERS), got=self.layers)
         if self.threads is not None:
             check_threads(self.threads)
-        if self.layers == "tuned" and self.dtype not in (None, "bfloat16"):
+        if self.layers == TUNED and self.bits is not None and self.dtype not in (None, "bfloat16"):
             raise CommandError("wrong_value", option="--layers tuned", expected=phrase("tuned_dtype"), got=self.dtype)
-        if self.is_fast and self.layers != "tuned":
+        if self.is_fast and self.layers != TUNED:
             raise CommandError("fast_of_tuned", got=self.layers)
 
 
@@ -64,21 +66,25 @@ class LoadedModel:
 
     option: the option that names the model. kernels: the kernels to compile in addition to those of the layers. path:
     the path of the checkpoint. sampling: the checkpoint's own sampling settings, keyed by the arguments' names in
-    `make_sampler`. dtype: the dtype in which the model computes.
+    `make_sampler`. dtype: the dtype in which the model computes. layers: the layers that run: plain, kernels or tuned.
+    waits_for_build: whether `auto` means plain layers only because the kernels are not compiled.
     """
 
     def __init__(self, wanted: Wanted, option: str = "--model", kernels: Sequence[str] = ()):
         self._wanted, self._option = wanted, option
+        self.layers, self.waits_for_build = self._choose_layers()
         self._open = [] if wanted.is_filled else open_stubs(wanted.package)
         self._generation = self._module("generate")
         self.model, self.tokenizer = self._load()
         self.dtype = self.model.norm.weight.dtype
-        self._check_weights()
+        self._is_quantised = isinstance(self.model.embed_tokens, self._module("quantize").QuantizedEmbedding)
         if wanted.is_fast:
+            if not self._is_quantised:
+                raise CommandError("fast_of_quantised")
             allow_int8()
         compile_for(wanted.package, [*self._kernels(), *kernels], Messages())
         self._replace_layers()
-        if wanted.threads is not None and wanted.layers != LAYERS[0]:
+        if wanted.threads is not None and self.layers != PLAIN:
             set_threads(wanted.threads)
 
     def tokens(self, prompt: Sequence[int], sampler: Sampler, max_tokens: int) -> Iterable[int]:
@@ -104,7 +110,7 @@ class LoadedModel:
     def attention(self) -> dict[str, Any]:
         """Return the arguments that make a cache compute its attention with a kernel. Return {} if the layers are
         plain or the kernel is not written."""
-        if self._wanted.layers == "plain" or not self._is_written(_ATTENTION):
+        if self.layers == PLAIN or not self._is_written(_ATTENTION):
             return {}
         return {"attention": self._module("kernels.attention").flash_attention}
 
@@ -113,11 +119,28 @@ class LoadedModel:
         kernels."""
         import mlx.core as mx
 
-        given = ["packed", "block"] if self._wanted.layers == "tuned" else []
-        if self._wanted.layers == "plain" or mx.default_device().type != mx.DeviceType.cpu:
+        given = (["packed", "block"] if self._is_quantised else ["unquantised"]) if self.layers == TUNED else []
+        if self.layers == PLAIN or mx.default_device().type != mx.DeviceType.cpu:
             return given
-        names = [*self._module("optimise").KERNELS] if self._wanted.layers == "kernels" else []
+        names = [*self._module("optimise").KERNELS] if self.layers == KERNELS else []
         return given + [name for name in [*names, _ATTENTION] if self._is_written(name)]
+
+    def _choose_layers(self) -> tuple[str, bool]:
+        """Return the layers to use, and whether they are plain only because the kernels are not compiled.
+
+        With `auto`, the reference's tuned layers run in float32 on the CPU, where they compute the same text as its
+        plain layers. Nobody has asked for a compiler, so the kernels have to be compiled already.
+        """
+        import mlx.core as mx
+
+        wanted = self._wanted
+        if wanted.layers != AUTO:
+            return wanted.layers, False
+        is_usual = wanted.bits is None and wanted.dtype in (None, "float32")
+        if wanted.package != _REFERENCE or not is_usual or mx.default_device().type != mx.DeviceType.cpu:
+            return PLAIN, False
+        has_kernels = are_compiled(wanted.package, ["unquantised", _ATTENTION])
+        return TUNED if has_kernels else PLAIN, not has_kernels
 
     def _module(self, name: str) -> Any:
         return import_module(f"{self._wanted.package}.{name}")
@@ -126,8 +149,8 @@ class LoadedModel:
         return is_written(kernel, self._open)
 
     def _load(self) -> tuple[Model, Tokenizer]:
-        """Load the model and the tokenizer. On the CPU, layers that are not tuned compute in float32 by default,
-        because half precision is slower there."""
+        """Load the model and the tokenizer. On the CPU, the model computes in float32 by default, because half
+        precision is slower there. Only tuned layers with quantised weights are faster in bfloat16."""
         wanted, models = self._wanted, self._module("models")
         if sys.stderr.isatty():
             show_note(Messages()("engine_loading", model=wanted.model))
@@ -135,7 +158,8 @@ class LoadedModel:
         import mlx.core as mx
 
         dtype = wanted.dtype
-        if dtype is None and wanted.layers != "tuned" and mx.default_device().type == mx.DeviceType.cpu:
+        is_tuned = self.layers == TUNED and wanted.bits is not None
+        if dtype is None and not is_tuned and mx.default_device().type == mx.DeviceType.cpu:
             dtype = "float32"
         try:
             self.path: Path = models.resolve(wanted.model)
@@ -156,32 +180,33 @@ class LoadedModel:
 
     def _is_packed(self, path: Path) -> bool:
         """Tell whether a quantised checkpoint's weights stay packed. Kernels need packed weights."""
-        if self._wanted.bits is None and self._wanted.layers == "plain":
+        if self._wanted.bits is None and (self.layers == PLAIN or self._wanted.layers == AUTO):
             return False
         quantization = import_module("tiny_llm_given.config").ModelConfig.from_pretrained(path).quantization
         if quantization and self._wanted.bits is not None:
             raise CommandError("bits_packed", bits=quantization.get("bits", 4))
         return bool(quantization)
 
-    def _check_weights(self) -> None:
-        is_quantised = isinstance(self.model.embed_tokens, self._module("quantize").QuantizedEmbedding)
-        if self._wanted.layers == "tuned" and not is_quantised:
-            raise CommandError("tuned_dense")
-
     def _replace_layers(self) -> None:
-        if self._wanted.layers == "kernels":
+        if self.layers == KERNELS:
             optimise = self._module("optimise")
             names = [name for name in optimise.KERNELS if self._is_written(name)]
             self._report(names, [*optimise.KERNELS, _ATTENTION])
             optimise.optimise(self.model, names)
-        if self._wanted.layers == "tuned":
-            try:
-                self._module("tuned").tune(self.model)
-            except ValueError as error:
+        if self.layers == TUNED:
+            self._tune()
+
+    def _tune(self) -> None:
+        try:
+            self._module("tuned").tune(self.model)
+        except ValueError as error:
+            if self._wanted.layers != AUTO:
                 raise CommandError("tuned_refused", reason=error, exit_code=1) from None
-            except RuntimeError as error:  # no kernels are built
-                raise CommandError("layers_failed", layers="tuned", reason=error, exit_code=1) from None
-            show_note(chosen_line(Messages()))
+            self.layers = PLAIN  # the model is unchanged
+        except RuntimeError as error:  # no kernels are built
+            raise CommandError("layers_failed", layers=TUNED, reason=error, exit_code=1) from None
+        if self._wanted.layers == TUNED:
+            show_note(chosen_line(Messages(), self._is_quantised))
 
     def _report(self, written: Collection[str], names: Collection[str]) -> None:
         if missing := [name for name in names if not self._is_written(name)]:

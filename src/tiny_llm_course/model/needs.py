@@ -47,7 +47,7 @@ def needs_of_serving(is_quantised: bool, layers: str, days: Collection[int]) -> 
 
 
 def _week_2(is_quantised: bool, layers: str, days: set[int]) -> list[Day]:
-    if is_quantised or layers != "plain":
+    if is_quantised or layers in ("kernels", "tuned"):
         days = days | {_QUANTISED}
     if layers == "kernels":
         days = days | {*_KERNELS}

@@ -157,7 +157,8 @@ Layers = Annotated[
     typer.Option(
         metavar="|".join(LAYERS),
         help="plain: week 1's layers. kernels: week 2's kernels, where they are written. tuned: the course's fastest "
-        "layers, for 4 bits per weight. With kernels or tuned, a quantised checkpoint's weights stay packed.",
+        "layers. auto: tuned, if the kernels are compiled and the weights are not quantised; otherwise, and for your "
+        "own code, plain. With kernels or tuned, a quantised checkpoint's weights stay packed.",
     ),
 ]
 Threads = Annotated[

@@ -43,11 +43,12 @@ def arithmetic_flags(words: Messages) -> tuple[str, ...]:
         return ()
 
 
-def chosen_line(words: Messages) -> str:
-    """Return a line that names the chosen arithmetic mode."""
+def chosen_line(words: Messages, is_quantised: bool = True) -> str:
+    """Return a line that names the chosen arithmetic mode. Weights that are not quantised are multiplied in float32."""
     from tiny_llm_native.matmul import arithmetic
 
-    return words("arithmetic_chosen", choice=_told(arithmetic.chosen(), words))
+    choice = _told(arithmetic.chosen(), words) if is_quantised else arithmetic.NAMES[0]
+    return words("arithmetic_chosen", choice=choice)
 
 
 def choices(speeds: Speeds, words: Messages) -> Iterator[str]:

@@ -19,10 +19,9 @@ from ..ui import CommandError, Messages, StatusLine, phrase, show_note
 from .arithmetic import arithmetic_flags
 from .child import running
 
-__all__ = ["COMPILE", "Compiled", "compile_files", "compile_for"]
+__all__ = ["COMPILE", "Compiled", "are_compiled", "compile_files", "compile_for"]
 
 NATIVE = SRC / "tiny_llm_native"
-PACKED = NATIVE / "matmul"  # kernels that are compiled for an arithmetic mode
 
 COMPILE = """
 import json, os, signal, sys
@@ -175,18 +174,34 @@ def compile_for(package: str, kernels: Collection[str], words: Messages) -> None
 
     A kernel that does not compile raises its error when it is first called.
     """
-    if not kernels:
+    if not kernels or not _can_run():
         return
-    extension = import_module("tiny_llm_native.extension")
-    if extension.mode() == "off" or extension.mlx_extension() is None:
-        return
-    own = Path(import_module(package).__file__ or "").parent / "kernels"
-    shared = {file.name: file for file in code_files(NATIVE)}
-    files = [shared.get(f"{name}.cpp", own / f"{name}.cpp") for name in kernels]
-    packed = [str(file) for file in files if file.parent == PACKED]
+    files, by_arithmetic = _files(package, kernels), import_module("tiny_llm_native.matmul.arithmetic").KERNELS
+    packed = [str(file) for file in files if file in by_arithmetic]
     compiled = compile_files(files, words, dict.fromkeys(packed, arithmetic_flags(words)) if packed else {})
     if compiled.names and not compiled.problems:
         show_note(words("compile_all", seconds=f"{compiled.seconds:.0f}"))
+
+
+def are_compiled(package: str, kernels: Collection[str]) -> bool:
+    """Tell whether these kernels can run without compiling first. None of them may depend on the arithmetic mode."""
+    compiler = import_module("tiny_llm_native.compiler")
+    try:
+        return _can_run() and all(compiler.library_of(file).exists() for file in _files(package, kernels))
+    except compiler.CompileError:  # there is no compiler, so no library fits
+        return False
+
+
+def _can_run() -> bool:
+    """Tell whether there is an MLX extension, and kernels are not off."""
+    extension = import_module("tiny_llm_native.extension")
+    return extension.mode() != "off" and extension.mlx_extension() is not None
+
+
+def _files(package: str, kernels: Collection[str]) -> list[Path]:
+    own = Path(import_module(package).__file__ or "").parent / "kernels"
+    shared = {file.name: file for file in code_files(NATIVE)}
+    return [shared.get(f"{name}.cpp", own / f"{name}.cpp") for name in kernels]
 
 
 def _stems(names: Collection[str]) -> str:

@@ -17,7 +17,7 @@ from tiny_llm_given.serving.answers import OutputDetails, Usage
 
 from ..base.packages import DEFAULT_IMPL, package_of
 from ..base.reporting import is_learners, reporting
-from ..model.loaded_model import LAYERS, Wanted
+from ..model.loaded_model import AUTO, Wanted
 from ..model.options import DEFAULT_MODEL, Bits, Dtype, Fast, Impl, Layers, Model, Threads
 from ..ui import CommandError, Lang, Messages, progress_console, show_note
 from .batch_input import BatchRequest, read_requests
@@ -57,7 +57,7 @@ def batch(
     impl: Impl = DEFAULT_IMPL,
     dtype: Dtype = None,
     bits: Bits = None,
-    layers: Layers = LAYERS[0],
+    layers: Layers = AUTO,
     threads: Threads = None,
     fast: Fast = False,
     max_running: MaxRunning = 16,

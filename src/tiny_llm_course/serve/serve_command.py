@@ -18,7 +18,7 @@ import typer
 from ..base.extras import install_command
 from ..base.packages import DEFAULT_IMPL, package_of
 from ..base.reporting import reporting
-from ..model.loaded_model import LAYERS, Wanted
+from ..model.loaded_model import AUTO, Wanted
 from ..model.options import DEFAULT_MODEL, Bits, Dtype, Fast, Impl, Layers, Model, Threads
 from ..ui import CommandError, Lang, Messages, os_reason, phrase, show_note
 from .dashboard import Dashboard
@@ -47,7 +47,7 @@ def serve(
     impl: Impl = DEFAULT_IMPL,
     dtype: Dtype = None,
     bits: Bits = None,
-    layers: Layers = LAYERS[0],
+    layers: Layers = AUTO,
     threads: Threads = None,
     fast: Fast = False,
     max_running: MaxRunning = 16,

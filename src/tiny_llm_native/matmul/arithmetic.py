@@ -19,6 +19,7 @@ from metal_host.toolchain import whole
 from ..compiler import BUILT, library_of, macros_of
 
 __all__ = [
+    "KERNELS",
     "NAMES",
     "PACKED",
     "VARIABLE",
@@ -35,6 +36,7 @@ __all__ = [
 VARIABLE = "TINY_LLM_ARITHMETIC"
 NAMES = ("float32", "bfloat16", "int8")
 PACKED = Path(__file__).parent / "packed.cpp"
+KERNELS = (PACKED, PACKED.with_name("block.cpp"))  # the files that are compiled with `flags`
 _ALLOWED = {"exact": NAMES[:2], "fast": NAMES} | {name: (name,) for name in NAMES}
 _KEPT = PACKED.parent / BUILT / "arithmetic.json"
 _MARGIN = 1.05  # a number type that is less than 5 % faster than an earlier type in NAMES is not worth its error

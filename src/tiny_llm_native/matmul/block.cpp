@@ -211,18 +211,14 @@ KERNEL(embed, EmbedArguments) {
     const Array &tokens = call.tokens, &out = call.out;
     const int64_t E = out.last(), groups = E / GROUP;
     const Panels table = {call.panels.as<uint32_t>(), call.panels.shape[0] * ROWS, E};
+    using Format = TINY_LLM_FEW;
     dispatch_float(out.dtype, [&]<typename T>(T*) {
         for (int64_t i = 0; i < tokens.size(); i++) {
-            const int64_t token = tokens.as<int32_t>()[i], row = token % ROWS;
-            const uint32_t* group = table[token / ROWS];
+            const int64_t token = tokens.as<int32_t>()[i];
+            const uint32_t* group = table.panel<Format>(token / ROWS);
             T* to = out.as<T>() + i * E;
-            for (int64_t g = 0; g < groups; g++, group += PANEL_GROUP) {
-                const auto* head = reinterpret_cast<const bfloat16*>(group);
-                const float scale = head[row], bias = head[ROWS + row];
-                for (int line = 0; line < LINES; line++)
-                    for (int j = 0; j < 8; j++)
-                        *to++ = (group[ROWS + line * ROWS + row] >> (4 * j) & 15) * scale + bias;
-            }
+            for (int64_t g = 0; g < groups; g++, group += Format::PANEL_GROUP, to += GROUP)
+                Format::read_row(group, token % ROWS, to);
         }
     });
 }

@@ -8,11 +8,12 @@ import mlx.core as mx
 
 from ..extension import Kernel, kernel_without_fallback
 from .arithmetic import flags
-from .packed import GROUP, ROWS
+from .packed import GROUP, LINES, ROWS
 
-__all__ = ["after_attention", "before_attention", "embed", "norm_matmul"]
+__all__ = ["UNQUANTISED", "after_attention", "before_attention", "embed", "norm_matmul"]
 
 _FILE = Path(__file__).parent / "block.cpp"
+UNQUANTISED = _FILE.with_name("unquantised.cpp")
 
 
 def before_attention(
@@ -37,7 +38,7 @@ def before_attention(
     offsets, first = (offset, 0) if isinstance(offset, mx.array) else (_nothing(mx.int32), offset)
     extras = [*(head_norms or (_nothing(), _nothing())), _nothing() if bias is None else bias, offsets]
     shapes = [((B, H, L, D), x.dtype) for H in (H_q, H_kv, H_kv)]
-    return _kernel("before_attention")([x, norm, qkv, *extras], shapes, [eps, base, first])
+    return _kernel("before_attention", qkv)([x, norm, qkv, *extras], shapes, [eps, base, first])
 
 
 def after_attention(
@@ -48,9 +49,8 @@ def after_attention(
     Shapes: attended: B x H_q x L x D, x: B x L x E, o: panels of E rows, norm: E, gate_up: alternating panels of gate
     and up, down: panels of E rows -> B x L x E.
     """
-    return _kernel("after_attention")(
-        [mx.contiguous(attended), x, o, norm, gate_up, down], [(x.shape, x.dtype)], [eps]
-    )[0]
+    run = _kernel("after_attention", o)
+    return run([mx.contiguous(attended), x, o, norm, gate_up, down], [(x.shape, x.dtype)], [eps])[0]
 
 
 def norm_matmul(x: mx.array, norm: mx.array, panels: mx.array, eps: float) -> mx.array:
@@ -59,7 +59,7 @@ def norm_matmul(x: mx.array, norm: mx.array, panels: mx.array, eps: float) -> mx
     Shapes: x: N.. x E, norm: E, panels of O rows -> N.. x O.
     """
     shape = (*x.shape[:-1], panels.shape[0] * ROWS)
-    return _kernel("norm_matmul")([x, norm, panels], [(shape, x.dtype)], [eps])[0]
+    return _kernel("norm_matmul", panels)([x, norm, panels], [(shape, x.dtype)], [eps])[0]
 
 
 def embed(tokens: mx.array, panels: mx.array, dtype: mx.Dtype) -> mx.array:
@@ -67,7 +67,7 @@ def embed(tokens: mx.array, panels: mx.array, dtype: mx.Dtype) -> mx.array:
 
     Shapes: tokens: N.., int32 -> N.. x E.
     """
-    return _kernel("embed")([tokens, panels], [((*tokens.shape, panels.shape[1] * GROUP), dtype)])[0]
+    return _kernel("embed", panels)([tokens, panels], [((*tokens.shape, panels.shape[1] * GROUP), dtype)])[0]
 
 
 @cache
@@ -78,5 +78,8 @@ def _nothing(dtype: mx.Dtype = mx.float32) -> mx.array:
     return nothing
 
 
-def _kernel(name: str) -> Kernel:
-    return kernel_without_fallback(_FILE, name, flags())
+def _kernel(name: str, panels: mx.array) -> Kernel:
+    """Return the operation for panels like these, whose last axis tells how the weights are stored."""
+    if panels.shape[2] == ROWS + LINES * ROWS:
+        return kernel_without_fallback(_FILE, name, flags())
+    return kernel_without_fallback(UNQUANTISED, name)

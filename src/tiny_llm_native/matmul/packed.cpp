@@ -24,7 +24,7 @@ KERNEL(pack_panels, PackArguments) {
     const int64_t words = call.levels.last(), groups = call.scales.last();
     uint32_t* to = call.panels.as<uint32_t>();
     for (int64_t panel = 0; panel < call.levels.shape[0] / ROWS; panel++)
-        for (int64_t group = 0; group < groups; group++, to += PANEL_GROUP) {
+        for (int64_t group = 0; group < groups; group++, to += FourBits::PANEL_GROUP) {
             auto* head = reinterpret_cast<uint16_t*>(to);
             for (int row = 0; row < ROWS; row++) {
                 const int64_t from = panel * ROWS + row;

@@ -1,12 +1,14 @@
 // Whole products with weights in panels (panels.h), on all threads.
 //
-// The number type of a product is a struct (Float32, Bfloat16, Int8). The compiler's options name one type for
-// products with few rows of x and one type for products with many: arithmetic.py measures which types are the fastest.
+// A struct says how weights are stored and in which number type they are multiplied: Float32, Bfloat16 and Int8 are for
+// weights in 4 bits, Unquantised is for others. The compiler's options name one struct for products with few rows of x
+// and one for products with many: arithmetic.py measures which number types are the fastest.
 #pragma once
 #include <type_traits>
 
 #include "instructions.h"
 #include "panels_float.h"
+#include "panels_unquantised.h"
 #ifdef TINY_LLM_HAS_BFLOAT16
 #include "panels_bf16.h"
 #endif
@@ -88,7 +90,7 @@ void multiply_panels(const PreparedRows& x, const Panels& weight, const Threads&
                 const Tile<A> tile(x, first);
                 with_count<A::TILE>(tile.count, [&]<int M>() {
                     Sixteen out[M];
-                    A::template panel_product<M>(weight[panel], weight.groups(), tile.inputs, tile.sums, out);
+                    A::template panel_product<M>(weight.panel<A>(panel), weight.groups(), tile.inputs, tile.sums, out);
                     for (int m = 0; m < M; m++) use(first + m, panel * ROWS, out[m]);
                 });
             }
@@ -104,7 +106,7 @@ void multiply_dense(const PreparedRows& x, const Panels& weight, const Threads& 
         auto* dense = scratch<typename A::Dense, 100>(groups * A::INPUTS * PANELS * ROWS);
         for (int64_t block = begin; block < end; block++) {
             const int64_t panel = block * PANELS, panels = std::min<int64_t>(PANELS, weight.count() - panel);
-            for (int64_t p = 0; p < panels; p++) A::make_dense(weight[panel + p], groups, dense + p * ROWS);
+            for (int64_t p = 0; p < panels; p++) A::make_dense(weight.panel<A>(panel + p), groups, dense + p * ROWS);
             for (int64_t first = 0; first < x.count; first += A::TILE) {
                 const Tile<A> tile(x, first);
                 with_count<A::TILE>(tile.count, [&]<int M>() {

@@ -1,4 +1,4 @@
-"""Products with 4-bit weights in the order in which a processor reads them fastest. Given."""
+"""Weights in the order in which a processor reads them fastest, and products with them. Given."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import mlx.core as mx
 from ..extension import Kernel, kernel_without_fallback
 from .arithmetic import flags
 
-__all__ = ["GROUP", "LINES", "ROWS", "can_pack", "pack", "packed_matmul"]
+__all__ = ["GROUP", "LINES", "ROWS", "can_pack", "can_pack_unquantised", "pack", "pack_unquantised", "packed_matmul"]
 
 _FILE = Path(__file__).parent / "packed.cpp"
 ROWS, GROUP, LINES = 16, 64, 8
@@ -28,8 +28,27 @@ def pack(packed: mx.array, scales: mx.array, biases: mx.array) -> mx.array:
     return run([mx.contiguous(x) for x in (packed, scales, biases)], [(shape, mx.uint32)])[0]
 
 
+def can_pack_unquantised(weight: mx.array) -> bool:
+    """Tell whether `pack_unquantised` takes a matrix: numbers that bfloat16 represents exactly, a multiple of 16 rows,
+    and a multiple of 64 columns. Shape: weight: O x I."""
+    rows, columns = weight.shape
+    if rows % ROWS or columns % GROUP:
+        return False
+    return weight.dtype == mx.bfloat16 or bool(mx.array_equal(weight.astype(mx.bfloat16).astype(weight.dtype), weight))
+
+
+def pack_unquantised(weight: mx.array) -> mx.array:
+    """Return the panels of a weight for which `can_pack_unquantised` is true, for the operations in block.py.
+
+    Shapes: weight: O x I -> O/16 x I/64 x 512, uint32: two numbers in bfloat16 per word.
+    """
+    rows, columns = weight.shape
+    panels = weight.astype(mx.bfloat16).reshape(rows // ROWS, ROWS, columns).swapaxes(1, 2)
+    return mx.contiguous(panels).view(mx.uint32).reshape(rows // ROWS, columns // GROUP, -1)
+
+
 def packed_matmul(x: mx.array, panels: mx.array) -> mx.array:
-    """Return x W^T, with W in panels.
+    """Return x W^T, with the panels of a quantised W.
 
     Shapes: x: N.. x I, panels: O/16 x I/64 x 144 -> N.. x O. The dtype of x is kept.
     """

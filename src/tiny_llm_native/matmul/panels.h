@@ -1,9 +1,7 @@
-// 4-bit weights in the order in which a processor reads them fastest.
+// Weights in the order in which a processor reads them fastest.
 //
-// A panel is 16 rows of the weight. For each group of 64 columns it holds 16 scales and 16 biases in bfloat16, and then
-// 8 lines of 16 words. A line has one word for each row, with 8 columns of 4 bits each. The first column is in the
-// lowest bits. So a product with a vector reads memory from one end to the other. Each row has a lane of its own, and
-// no sum crosses lanes.
+// A panel is 16 rows of the weight, and stores one group of 64 columns after the other. Each row has a lane of its own.
+// So a product with a vector reads memory from one end to the other, and no sum crosses lanes.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -13,9 +11,8 @@
 
 namespace tiny_llm {
 
-constexpr int ROWS = 16, GROUP = 64, LINES = 8;       // of a panel
-constexpr int64_t PANEL_GROUP = ROWS + LINES * ROWS;  // words: scales and biases, levels
-constexpr int PARTS = ROWS / WIDTH;                   // registers for one number of each row
+constexpr int ROWS = 16, GROUP = 64, LINES = 8;  // of a panel
+constexpr int PARTS = ROWS / WIDTH;              // registers for one number of each row
 
 struct Panels {
     const uint32_t* data;
@@ -23,7 +20,10 @@ struct Panels {
 
     int64_t count() const { return rows / ROWS; }
     int64_t groups() const { return columns / GROUP; }
-    const uint32_t* operator[](int64_t panel) const { return data + panel * groups() * PANEL_GROUP; }
+    template <typename Format>
+    const uint32_t* panel(int64_t index) const {
+        return data + index * groups() * Format::PANEL_GROUP;
+    }
 };
 
 // One number per row of a panel.
@@ -36,18 +36,34 @@ inline Sixteen load_sixteen(const bfloat16* from) {
     for (int p = 0; p < PARTS; p++) x.part[p] = load(from + p * WIDTH);
     return x;
 }
-inline Sixteen scales_of(const uint32_t* group) { return load_sixteen(reinterpret_cast<const bfloat16*>(group)); }
-inline Sixteen biases_of(const uint32_t* group) {
-    return load_sixteen(reinterpret_cast<const bfloat16*>(group) + ROWS);
-}
-inline words line_of(const uint32_t* group, int line, int part) {
-    words levels;
-    std::memcpy(&levels, group + ROWS + line * ROWS + part * WIDTH, sizeof levels);
-    return levels;
-}
 inline void to_floats(float* to, Sixteen x) {
     for (int p = 0; p < PARTS; p++) store(to + p * WIDTH, x.part[p]);
 }
+
+// Weights in 4 bits. A group has 16 scales and 16 biases in bfloat16, and then 8 lines of 16 words. A line has one word
+// for each row, with 8 columns of 4 bits each. The first column is in the lowest bits.
+struct FourBits {
+    static constexpr int64_t PANEL_GROUP = ROWS + LINES * ROWS;  // words
+
+    static Sixteen scales_of(const uint32_t* group) { return load_sixteen(reinterpret_cast<const bfloat16*>(group)); }
+    static Sixteen biases_of(const uint32_t* group) {
+        return load_sixteen(reinterpret_cast<const bfloat16*>(group) + ROWS);
+    }
+    static words line_of(const uint32_t* group, int line, int part) {
+        words levels;
+        std::memcpy(&levels, group + ROWS + line * ROWS + part * WIDTH, sizeof levels);
+        return levels;
+    }
+
+    // Writes the 64 numbers of one row of a group.
+    template <typename T>
+    static void read_row(const uint32_t* group, int64_t row, T* to) {
+        const auto* head = reinterpret_cast<const bfloat16*>(group);
+        const float scale = head[row], bias = head[ROWS + row];
+        for (int line = 0; line < LINES; line++)
+            for (int j = 0; j < 8; j++) *to++ = (group[ROWS + line * ROWS + row] >> (4 * j) & 15) * scale + bias;
+    }
+};
 
 // Returns memory that belongs to the calling thread and that is kept from call to call.
 template <typename T, int slot>

@@ -6,7 +6,7 @@
 
 namespace tiny_llm {
 
-struct Bfloat16 {
+struct Bfloat16 : FourBits {
     using Input = uint32_t;  // columns c and c + 4 of x, in the order of the two halves of a word
     static constexpr int INPUTS = GROUP / 2, TILE = 8;
 

@@ -4,7 +4,8 @@
 
 namespace tiny_llm {
 
-struct Float32 {
+// Rows of x as they are.
+struct FloatRows {
     using Input = float;
     static constexpr int INPUTS = GROUP, TILE = WIDTH == 16 ? 8 : 4;
 
@@ -15,7 +16,9 @@ struct Float32 {
             for (int i = 0; i < GROUP; i++) sums[group] += x[group * GROUP + i];
         }
     }
+};
 
+struct Float32 : FloatRows, FourBits {
     template <int M>
     [[gnu::noinline]] static void panel_product(const uint32_t* panel, int64_t groups, const Input* const* inputs,
                                                 const float* const* sums, Sixteen* out) {

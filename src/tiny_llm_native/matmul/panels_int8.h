@@ -5,7 +5,7 @@
 
 namespace tiny_llm {
 
-struct Int8 {
+struct Int8 : FourBits {
     using Input = int32_t;  // of a group of x: two words for each line, and the scale
     static constexpr int INPUTS = 2 * LINES + 1, TILE = WIDTH == 16 ? 8 : 4;
 

@@ -1,0 +1,4 @@
+// The operations of block.cpp for weights that are not quantised: given.
+#define TINY_LLM_FEW Unquantised
+#define TINY_LLM_MANY Unquantised
+#include "block.cpp"
