@@ -422,7 +422,7 @@ def test_task_2_pages_that_others_hold_too(impl):
 
 
 class Remembers:
-    """A replacement for day 5's prefixes that holds some pages, gives them up on request, and notes its calls."""
+    """A replacement for day 5's prefixes that holds some pages, evicts them on request, and notes its calls."""
 
     def __init__(self, pool=None, count=0):
         self.pool, self.pages = pool, pool.allocate(count) if pool else []

@@ -1044,7 +1044,7 @@ def test_task_4_guesses_that_were_rejected(impl):
 
 @task_4
 def test_task_4_what_the_tree_gives_up(impl):
-    """The tree gives up exactly the missing pages, the least recently used first."""
+    """The tree evicts exactly the missing pages, the least recently used first."""
     served = Served(impl, num_pages=6)
     served.remember(*([i] * 4 + [9] for i in range(4)))
     served.open("a", [50] * 8)
@@ -1094,7 +1094,7 @@ def test_task_4_no_room_at_first(impl):
 
 @task_4
 def test_task_4_what_it_found_is_not_given_up(impl):
-    """Making room for a request never gives up the pages that it shares, even if they are the least recently used."""
+    """Making room for a request never evicts the pages that it shares, even if they are the least recently used."""
     served = Served(impl, num_pages=8)
     served.remember([*SYSTEM, 1], *([i] * 4 + [9] for i in range(4)))
     served.remember(*([i] * 4 + [9] for i in range(4)))  # these were used later
@@ -1108,7 +1108,7 @@ def test_task_4_what_it_found_is_not_given_up(impl):
 @task_4
 @pytest.mark.parametrize("length", [13, 14, 15, 16])
 def test_task_4_the_whole_pool_for_one(impl, length):
-    """The last page matches in part, and there is no room for a copy of it, so the page itself is given up."""
+    """The last page matches in part, and there is no room for a copy of it, so the page itself is evicted."""
     served = Served(impl, num_pages=4)
     text = list(range(70, 86))
     served.remember([*text, 0][:16])
@@ -1120,7 +1120,7 @@ def test_task_4_the_whole_pool_for_one(impl, length):
 
 @task_4
 def test_task_4_a_source_that_was_given_up(impl):
-    """The copied page may be given up to make room for the same request. Its contents are still copied."""
+    """The copied page may be evicted to make room for the same request. Its contents are still copied."""
     for others in range(4):
         served = Served(impl, num_pages=8)
         served.remember([*SYSTEM, 1, 2, 3, 4])
