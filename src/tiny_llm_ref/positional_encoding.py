@@ -63,7 +63,7 @@ class RoPE:
 
 
 def _first_positions(offset: Offset) -> mx.array:
-    """Return the first positions: B x 1 if `offset` has one per row, otherwise one for all rows, as a 0-d array."""
+    """Return the position of each row's first token, B x 1. If all rows share one `offset`, return a 0-d array."""
     if isinstance(offset, list):
         offset = mx.array([part.start or 0 for part in offset])
     elif isinstance(offset, slice):

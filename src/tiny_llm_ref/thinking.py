@@ -1,4 +1,4 @@
-"""Thinking: the text that some models write before an answer, between <think> and </think>. Given."""
+"""Thinking: the text that some models write before an answer, between the tags <think> and </think>. Given."""
 
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ class Thinking:
 
     can_choose: whether the template has a switch for thinking, Qwen3's `enable_thinking`. always: whether the template
     has no such switch and begins each answer with `<think>`, as in QwQ and Qwen3-Thinking-2507.
-    tokenizer: mlx-lm's tokenizer, which knows the names of both marks.
+    tokenizer: mlx-lm's tokenizer, which knows the names of both tags.
     """
 
     def __init__(self, tokenizer: Any):
@@ -44,7 +44,7 @@ class Thinking:
         return Thoughts(self._tokenizer, self._opens[thinks])
 
     def _prompt(self, thinks: bool) -> str:
-        """Return the prompt of a conversation in which no message contains a mark."""
+        """Return the prompt of a short sample conversation without a tag in its message."""
         said = [{"role": "user", "content": "Hello"}]
         prompt = self._tokenizer.apply_chat_template(
             said, add_generation_prompt=True, tokenize=False, enable_thinking=thinks
@@ -56,7 +56,7 @@ class Thoughts:
     """A reader that separates the tokens of the thinking from the tokens of the answer.
 
     is_open: whether the thinking has begun and has not ended. count: the number of thinking tokens so far, including
-    both marks and the blank tokens after the thinking.
+    both tags and the blank tokens after the thinking.
     """
 
     def __init__(self, tokenizer: Any, is_open: bool):
@@ -84,7 +84,7 @@ class Thoughts:
         self.count += 1
         if self._state == "after":
             return ""
-        if token == self._start:  # a model may repeat the mark that ends its prompt
+        if token == self._start:  # a model may repeat the tag that ends its prompt
             self._state = "open"
             return ""
         if token == self._end:
@@ -100,7 +100,7 @@ class Thoughts:
 
 
 def _single(tokenizer: Any, name: str) -> int | None:
-    """Return a mark's token. Return None if the tokenizer has no such mark, or if the mark is several tokens. (In
-    all models of Qwen2 and Qwen3, a mark is one token.)"""
+    """Return a tag's token. Return None if the tokenizer has no such tag, or if the tag takes several tokens. (In
+    all models of Qwen2 and Qwen3, a tag is one token.)"""
     tokens = getattr(tokenizer, name)
     return tokens[0] if tokens and len(tokens) == 1 else None

@@ -19,7 +19,7 @@ from tiny_llm_ref.thinking import Thinking
 
 __all__ = ["checkpoint"]
 
-QUESTION = "2+2? <think>"  # a mark in a question does not begin the thinking of the answer
+QUESTION = "2+2? <think>"  # a tag in a question does not begin the thinking of the answer
 SHOWN = f"thinking:\n{THINKING}\n\nanswer:\n"
 Maker = Callable[[str], Path]
 

@@ -42,7 +42,7 @@ class Progress:
 
     def follow(self, path: str) -> None:
         """Record in the file that the learner follows this path from now on. The path has a line of its own, so that
-        `undo` can take back a change of tasks without touching the path."""
+        `undo` can take back changes to the states of tasks without touching the path."""
         if path == self.path:
             return
         lines = [line for line in self._lines if not _PATH.match(line)]

@@ -129,7 +129,7 @@ class LoadedModel:
         """Return the layers to use, and whether they are plain only because the kernels are not compiled.
 
         With `auto`, the reference's tuned layers run in float32 on the CPU, where they compute the same text as its
-        plain layers. Nobody has asked for a compiler, so the kernels have to be compiled already.
+        plain layers. `auto` never starts a compiler, so the kernels have to be compiled already.
         """
         import mlx.core as mx
 

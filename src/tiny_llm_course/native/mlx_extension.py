@@ -261,7 +261,8 @@ def _check_works(made: Path, words: Messages) -> None:
 def _stamp(native: Path, nanobind: str) -> dict[str, str]:
     """Return the versions of Python and of the packages that a build depends on, and the hash of the build's sources.
 
-    nanobind: the version to return if nanobind is not installed, because a finished build works without nanobind.
+    nanobind: the version to return if nanobind is not installed. A finished build works without nanobind, so it need
+    not be built again when nanobind is missing.
     """
     with suppress(metadata.PackageNotFoundError):
         nanobind = metadata.version("nanobind")

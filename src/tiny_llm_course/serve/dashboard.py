@@ -29,7 +29,10 @@ class _Speed:
         self._is_idle = True
 
     def note(self, now: float, tokens: int, is_idle: bool) -> None:
-        """Record the number of tokens at this time. is_idle: whether nothing is computed until the next call."""
+        """Record the number of tokens generated until `now`.
+
+        is_idle: whether nothing is computed until the next call.
+        """
         if self._is_idle and self.at(now) == 0:
             self._seen.clear()  # do not count a long time without work as a slow step
         self._seen.append((now, tokens))

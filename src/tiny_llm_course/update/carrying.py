@@ -94,7 +94,7 @@ def _uses(source: str) -> Counter[str]:
 
 def helpers_of(source: str, names: Collection[str]) -> set[str]:
     """Return the names of these functions, and of all definitions in their module that the functions use, directly or
-    indirectly. Other tasks are left out."""
+    indirectly. Functions that belong to other tasks are left out."""
     stop = {*tasks_by_name(source, "<string>")}
     helpers: set[str] = set()
     new = set(names)

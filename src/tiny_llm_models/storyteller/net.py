@@ -37,7 +37,8 @@ class Edge:
 
 
 class Net:
-    """The points of a plot, and the lines between them. A story begins at point 0 and may end at `last`."""
+    """A plot as a graph: its nodes are the points of the plot, and each edge is a line that leads to a later point. A
+    story begins at point 0 and may end at `last`."""
 
     def __init__(self, plot: Plot):
         self.plot = plot

@@ -58,9 +58,10 @@ def try_settings(folder: Path, stories: int, report: Callable[[str], Any], token
 
 
 def best_settings(tried: list[dict[str, Any]]) -> dict[str, float]:
-    """Among the settings with nearly the most faultless stories, choose those whose stories differ most.
+    """Return the setting whose stories differ most, among the settings whose share of faultless stories is close to the
+    highest share.
 
-    Settings whose stories follow one plot too often are considered only if there are no other settings.
+    A setting whose stories follow one plot too often is considered only if there are no other settings.
     """
     varied = [each for each in tried if each["most plot"] <= _OFTEN] or tried
     best = max(each["without faults"] for each in varied)

@@ -55,7 +55,7 @@ class Speeds:
     """The measured speeds, keyed by number type.
 
     few: bytes of weights read per second, for one row of x. many: operations per second, for 64 rows of x. problems:
-    for each number type that the processor supports but the kernels do not compile for, the reason.
+    why the kernels do not compile for a number type that the processor supports.
     """
 
     threads: int
