@@ -160,8 +160,8 @@ def test_what_the_cache_is_given(checkpoint: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "in.jsonl", [{"prompt": "x" * 10, "max_tokens": 22}, {"prompt": "y", "max_tokens": 2}])
     said = {
         "--cache slots --max-running 3": "cache slots: 3 slots of 32 positions",
-        "--cache pages --max-running 3 --page-size 5": "cache pages: 21 pages of 5 positions (105 together)",
-        "--cache pages --pages 4": "cache pages: 4 pages of 16 positions (64 together)",
+        "--cache pages --max-running 3 --page-size 5": "cache pages: 21 pages of 5 positions (105 in total)",
+        "--cache pages --pages 4": "cache pages: 4 pages of 16 positions (64 in total)",
     }
     for number, (options, expected) in enumerate(said.items()):
         out = tmp_path / str(number)

@@ -279,7 +279,10 @@ def test_a_busy_machine_is_measured_again(busy, monkeypatch):
 
 @pytest.mark.parametrize(
     ("language", "said"),
-    [("en", "More than 100 % of the limit: the limit is a measurement, too"), ("ja", "上限の 100 % を超えています。")],
+    [
+        ("en", "More than 100 % of the limit. Either the limit was measured too low"),
+        ("ja", "上限の 100 % を超えています。"),
+    ],
 )
 def test_more_than_the_limit_has_a_mark_and_a_reason(capsys, language, said):
     words = Messages(language)
