@@ -155,9 +155,10 @@ def test_auto_falls_back_to_plain_layers(monkeypatch, tmp_path):
 def test_compiled_kernels_are_found(tmp_path):
     """`main` uses kernels only after `build-ext-ref`, and says so before."""
     clone = Clone.create(tmp_path)
-    before = clone.run(*GENERATE, TINY_LLM_KERNELS="")
+    ask = ("main", "--temp", "0", "--prompt", QUESTION)
+    before = clone.run(*ask, TINY_LLM_KERNELS="")
     clone.run("build-ext", "--impl", "ref", TINY_LLM_KERNELS="")
-    after = clone.run(*GENERATE, TINY_LLM_KERNELS="")
+    after = clone.run(*ask, TINY_LLM_KERNELS="")
     assert (before.stdout, after.stdout) == (ANSWER, ANSWER)
     assert "./course build-ext-ref compiles the reference's kernels once" in before.stderr
     assert "build-ext" not in after.stderr
