@@ -290,7 +290,9 @@ def test_chat_in_japanese() -> None:
 def test_main_in_japanese() -> None:
     result = CliRunner().invoke(app, ["main", "--lang", "ja", "--prompt", "Once", "--max-tokens", "3", "--stop", "q"])
     assert result.exit_code == 0
-    assert [bool(JAPANESE.search(line)) for line in result.stderr.splitlines()] == [False, True, True, True, True]
+    first, *statistics = result.stderr.splitlines()
+    assert first == ""
+    assert [bool(JAPANESE.search(line)) for line in statistics] in ([True] * 4, [True] * 5)  # 5 without kernels
 
 
 def test_the_language_ends_with_the_command() -> None:
