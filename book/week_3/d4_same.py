@@ -13,9 +13,9 @@ query = mx.array(rng.normal(size=(1, H_q, D)).astype(np.float32))
 stored = [rng.normal(size=(H_kv, LENGTH, D)).astype(np.float32) for _ in range(2)]
 
 
-def in_pages(page_size: int, places: list[int], num_pages: int, behind: float = 0.0) -> list[mx.array]:
-    """Return keys and values. places: the pages of a pool that hold them. behind: the value of all other elements."""
-    pools = [np.full((num_pages, H_kv, page_size, D), behind, np.float32) for _ in range(2)]
+def in_pages(page_size: int, places: list[int], num_pages: int, rest: float = 0.0) -> list[mx.array]:
+    """Return keys and values. places: the pages of a pool that hold them. rest: the value of all other elements."""
+    pools = [np.full((num_pages, H_kv, page_size, D), rest, np.float32) for _ in range(2)]
     for pool, x in zip(pools, stored, strict=True):
         for i, page in enumerate(places):
             part = x[:, i * page_size : (i + 1) * page_size]
@@ -23,10 +23,10 @@ def in_pages(page_size: int, places: list[int], num_pages: int, behind: float = 
     return [mx.array(pool) for pool in pools]
 
 
-def attend(page_size: int = 16, places: list[int] | None = None, end: int = 0, behind: float = 0.0) -> mx.array:
+def attend(page_size: int = 16, places: list[int] | None = None, end: int = 0, rest: float = 0.0) -> mx.array:
     """Return the attention of one token. end: the entry of the table after the last page."""
     places = list(range(-(-LENGTH // page_size))) if places is None else places
-    keys, values = in_pages(page_size, places, 1 + max(places), behind)
+    keys, values = in_pages(page_size, places, 1 + max(places), rest)
     table, spans = mx.array([[*places, end]], mx.int32), mx.array([[0, 1, LENGTH]], mx.int32)
     return paged_attention(query, keys, values, table, spans)
 
@@ -37,10 +37,10 @@ def told(name: str, got: mx.array, expected: mx.array) -> None:
 
 
 first = attend()
-print("beside pages of 16 in their order:")
+print("compared with pages of 16 in their order:")
 told("pages in another order", attend(places=rng.permutation(63).tolist()), first)
-told("among 200 other pages, full of NaN", attend(places=rng.permutation(263)[:63].tolist(), behind=np.nan), first)
-told("page 1,000,000 behind the last one", attend(end=1_000_000), first)
+told("among 200 other pages, full of NaN", attend(places=rng.permutation(263)[:63].tolist(), rest=np.nan), first)
+told("a last entry that names page 1,000,000", attend(end=1_000_000), first)
 for page_size in (8, 64, 7):
     told(f"pages of {page_size}", attend(page_size), first)
 for threads in (1, 3):

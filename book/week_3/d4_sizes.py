@@ -6,7 +6,7 @@ from tiny_llm_models.untrained import QWEN3_0_6B
 LENGTH, PART = 1000, 256
 row = 2 * ModelConfig.from_hf(QWEN3_0_6B).head_dim  # bytes of a key in one head, in bfloat16
 
-print(f"one token behind {LENGTH - 1} others, in one head of keys: parts of {PART}")
+print(f"one token after {LENGTH - 1} others, in one head of keys; parts of {PART}")
 print(f"{'page size':>12}{'pages in the table':>22}{'runs':>9}{'keys in a run':>17}{'bytes of a run':>18}")
 for page_size in (1, 4, 16, 24, 64, 256):
     runs = []
