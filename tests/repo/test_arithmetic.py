@@ -166,7 +166,7 @@ def test_a_wrong_name_ends_a_command(monkeypatch):
 
 
 def test_fast_is_for_tuned_layers():
-    with pytest.raises(CommandError, match="--fast: expected --layers tuned, got --layers plain"):
+    with pytest.raises(CommandError, match="--fast: expected --layers tuned --bits 4, got --layers plain"):
         Wanted("tiny_llm_ref", "story", is_fast=True)
 
 

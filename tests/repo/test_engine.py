@@ -96,14 +96,20 @@ def test_refusals(options, said):
         LoadedModel(Wanted("tiny_llm_ref", "story", **options))
 
 
+def test_dtype_of_a_quantised_checkpoint(packed):
+    with pytest.raises(CommandError, match="--layers tuned: expected --dtype bfloat16, or none"):
+        LoadedModel(Wanted("tiny_llm_ref", str(packed), dtype="float32", layers="tuned"))
+
+
 def test_bits_of_a_quantised_checkpoint(packed):
     with pytest.raises(CommandError, match="--bits: this checkpoint has 4 bits already; leave --bits out"):
         LoadedModel(Wanted("tiny_llm_ref", str(packed), bits=8))
 
 
-def test_tuned_layers_without_an_mlx_extension(tmp_path):
+@pytest.mark.parametrize("bits", [(), ("--bits", "4")], ids=str)
+def test_tuned_layers_without_an_mlx_extension(tmp_path, bits):
     clone = Clone.create(tmp_path)
-    run = clone.run(*GENERATE, "--bits", "4", "--layers", "tuned", TINY_LLM_KERNELS="off")
+    run = clone.run(*GENERATE, *bits, "--layers", "tuned", TINY_LLM_KERNELS="off")
     assert run.returncode == 1
     assert run.stderr.splitlines()[-1].startswith("error: --layers tuned: TINY_LLM_KERNELS is off")
 
@@ -123,45 +129,74 @@ def test_kernels_as_far_as_they_are_written(tmp_path):
     assert f"note: these kernels are not written yet, so plain layers do their work: {missing}" in run.stderr
 
 
+@pytest.fixture
+def on_cpu():
+    before = mx.default_device()
+    mx.set_default_device(mx.cpu)
+    yield
+    mx.set_default_device(before)
+
+
 @pytest.mark.parametrize("is_compiled", [True, False])
-def test_auto_needs_compiled_kernels(monkeypatch, is_compiled):
+@pytest.mark.parametrize("wanted", [{}, {"dtype": "float32"}, {"threads": 1}, {"model": "packed"}], ids=str)
+def test_auto_needs_compiled_kernels(monkeypatch, on_cpu, packed, is_compiled, wanted):
     monkeypatch.setattr(loaded_model, "are_compiled", lambda package, kernels: is_compiled)
-    engine = LoadedModel(Wanted("tiny_llm_ref", "story", layers="auto"))
+    path = str(packed) if "model" in wanted else "story"
+    engine = LoadedModel(Wanted("tiny_llm_ref", **{**wanted, "model": path, "layers": "auto"}))
     assert engine.layers == ("tuned" if is_compiled else "plain")
     assert isinstance(engine.model.layers[0], TunedBlock) == is_compiled
-    assert engine.waits_for_build != is_compiled
+    assert (engine.lacks_kernels, engine.dtype) == (not is_compiled, mx.float32)
+    plain = LoadedModel(Wanted("tiny_llm_ref", path))
+    prompt = engine.tokenizer.encode(QUESTION)
+    assert list(engine.tokens(prompt, greedy, 8)) == list(plain.tokens(prompt, greedy, 8))
 
 
 @pytest.mark.parametrize("options", [{"bits": 4}, {"dtype": "bfloat16"}, {"package": "tiny_llm"}], ids=str)
-def test_auto_leaves_other_arithmetic_and_the_learners_code(monkeypatch, options):
+def test_auto_leaves_other_arithmetic_and_the_learners_code(monkeypatch, on_cpu, options):
     monkeypatch.setattr(loaded_model, "are_compiled", lambda package, kernels: True)
     wanted = Wanted(**{"package": "tiny_llm_ref", "model": "story", "layers": "auto", **options})
-    monkeypatch.setattr(LoadedModel, "__init__", lambda self, wanted: setattr(self, "_wanted", wanted))
-    assert LoadedModel(wanted)._choose_layers() == ("plain", False)
+    assert loaded_model._choose_layers(wanted) == ("plain", False)
 
 
-def test_auto_falls_back_to_plain_layers(monkeypatch, tmp_path):
-    """Tuned layers refuse weights that bfloat16 does not represent exactly."""
+def test_auto_leaves_a_gpu(monkeypatch):
+    monkeypatch.setattr(mx, "default_device", lambda: mx.Device(mx.gpu))
+    assert loaded_model._choose_layers(Wanted("tiny_llm_ref", "story", layers="auto")) == ("plain", False)
+
+
+def test_auto_leaves_weights_that_bfloat16_cannot_represent(monkeypatch, on_cpu, tmp_path):
     path = tmp_path / "story"
     shutil.copytree(bundled("story"), path)
     weights = {name: 1.1 * weight.astype(mx.float32) for name, weight in mx.load(f"{path}/model.safetensors").items()}
     mx.save_safetensors(f"{path}/model.safetensors", weights)
     monkeypatch.setattr(loaded_model, "are_compiled", lambda package, kernels: True)
     engine = LoadedModel(Wanted("tiny_llm_ref", str(path), layers="auto"))
-    assert (engine.layers, engine.waits_for_build) == ("plain", False)
+    assert (engine.layers, engine.lacks_kernels) == ("plain", False)
     assert len(list(engine.tokens([1, 2, 3], greedy, 2))) == 2
 
 
+def test_auto_falls_back_if_no_kernel_runs(monkeypatch, on_cpu):
+    """For example, the libraries are compiled, but cannot be loaded."""
+    monkeypatch.setattr(loaded_model, "are_compiled", lambda package, kernels: True)
+    monkeypatch.setattr(extension, "mode", lambda: "off")
+    monkeypatch.setattr(loaded_model, "are_off", lambda: False)
+    assert LoadedModel(Wanted("tiny_llm_ref", "story", layers="auto")).layers == "plain"
+
+
+@pytest.mark.skipif(mx.default_device() != mx.Device(mx.cpu), reason="on a GPU, auto means plain layers")
 def test_compiled_kernels_are_found(tmp_path):
-    """`main` uses kernels only after `build-ext-ref`, and says so before."""
+    """`main` uses kernels only after `build-ext-ref`, and says so before. Wrong variables end it with an error."""
     clone = Clone.create(tmp_path)
     ask = ("main", "--temp", "0", "--prompt", QUESTION)
     before = clone.run(*ask, TINY_LLM_KERNELS="")
+    off = clone.run(*ask, TINY_LLM_KERNELS="off")
     clone.run("build-ext", "--impl", "ref", TINY_LLM_KERNELS="")
     after = clone.run(*ask, TINY_LLM_KERNELS="")
-    assert (before.stdout, after.stdout) == (ANSWER, ANSWER)
+    assert [run.stdout for run in (before, off, after)] == [ANSWER] * 3
     assert "./course build-ext-ref compiles the reference's kernels once" in before.stderr
-    assert "build-ext" not in after.stderr
+    assert "build-ext" not in off.stderr + after.stderr
+    for variable in ("TINY_LLM_KERNELS", "TINY_LLM_THREADS"):
+        run = clone.run(*ask, **{"TINY_LLM_KERNELS": "", variable: "zero"})
+        assert (run.returncode, run.stderr.splitlines()[-1].startswith(f"error: {variable}: expected")) == (2, True)
 
 
 def test_the_loop_of_an_engine_ends():

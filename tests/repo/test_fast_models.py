@@ -113,7 +113,7 @@ def test_tuned_model_that_is_not_quantised(name, dtype, largest):
     expected = np.array(with_bfloat16_weights(name)(TOKENS))
     model = with_bfloat16_weights(name) if dtype == mx.float32 else build(name, dtype)
     tune(model)
-    for pieces in ([50], [1, 8, 9, 32], [40, *[1] * 10]):
+    for pieces in ([50], [1, 2, 8, 39], [3, 4, 5, 6, 7, 25]):
         logits = in_pieces(model, *pieces)
         assert logits.dtype == dtype
         assert error(logits, expected) < largest

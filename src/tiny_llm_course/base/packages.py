@@ -6,10 +6,11 @@ from importlib.util import find_spec
 
 from ..ui import CommandError, one_of
 
-__all__ = ["DEFAULT_IMPL", "PACKAGES", "package_of"]
+__all__ = ["DEFAULT_IMPL", "PACKAGES", "REFERENCE", "package_of"]
 
-PACKAGES = {"ref": "tiny_llm_ref", "mine": "tiny_llm"}
-if find_spec("tiny_llm_ref") is None:  # an instructor left the reference out
+REFERENCE = "tiny_llm_ref"
+PACKAGES = {"ref": REFERENCE, "mine": "tiny_llm"}
+if find_spec(REFERENCE) is None:  # an instructor left the reference out
     del PACKAGES["ref"]
 DEFAULT_IMPL = next(iter(PACKAGES))
 

@@ -12,13 +12,13 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from ..base.packages import REFERENCE
 from ..model.loaded_model import LoadedModel, Wanted
 from ..model.package_protocols import Model
 from ..ui import Messages
 
 __all__ = ["Compared", "compared"]
 
-REFERENCE = "tiny_llm_ref"
 SHOWN = 10  # of each text, the number of tokens that are shown, from the first difference onwards
 CLOSE = 0.01  # if two logits differ by less than this, rounding decides which one is larger
 

@@ -19,6 +19,7 @@ from itertools import groupby
 from pathlib import Path
 from types import CodeType, ModuleType
 
+from ..base.packages import REFERENCE
 from ..learner.progress import SKIPPED
 from ..learner.workspace import Workspace
 from ..model.needs import is_written
@@ -29,7 +30,7 @@ from ..ui import CommandError, Messages
 
 __all__ = ["Filled", "fill_in"]
 
-PACKAGE, REFERENCE = "tiny_llm", "tiny_llm_ref"
+PACKAGE = "tiny_llm"
 KERNELS = f"{PACKAGE}.kernels."
 SUFFIX = "_of_reference"  # for the reference's helpers, since the learner's helpers may have the same names
 

@@ -227,9 +227,9 @@ class Session:
         return self._engine.has_cache
 
     @property
-    def waits_for_build(self) -> bool:
-        """Tell whether the layers are plain only because no kernels are compiled."""
-        return self._engine.waits_for_build
+    def lacks_kernels(self) -> bool:
+        """Tell whether the layers are plain because no kernels are compiled."""
+        return self._engine.lacks_kernels
 
     def ends_itself(self, reply: Reply) -> bool:
         """Tell whether the model ended its text itself, before the text reached a limit."""

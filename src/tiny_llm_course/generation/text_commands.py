@@ -101,7 +101,7 @@ def main(
         show_note(f"\n{reply.table}")
         if session.sampling:
             show_note(session.sampling)
-        if session.waits_for_build and model in BUNDLED and len(reply.tokens) > 1:
+        if session.lacks_kernels and model in BUNDLED and len(reply.tokens) > 1:
             show_note(Messages()("speed_when_built"))
         if filled:
             show_note(filled.told(settings.needs))

@@ -10,9 +10,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from ..base.packages import REFERENCE
 from ..base.reporting import is_learners
 from ..native.arithmetic import allow_int8, chosen_line
-from ..native.compiling import are_compiled, compile_for
+from ..native.compiling import are_compiled, are_off, compile_for
 from ..native.threads import check_threads, set_threads
 from ..ui import CommandError, Messages, one_of, phrase, show_note
 from .needs import has_cache, is_written, open_stubs
@@ -26,7 +27,6 @@ LAYERS = ("auto", "plain", "kernels", "tuned")
 AUTO, PLAIN, KERNELS, TUNED = LAYERS
 MOST_LETTERS = 1_000  # the most characters of an error about a damaged model that are shown
 _ATTENTION = "attention"  # the kernel that a cache calls
-_REFERENCE = "tiny_llm_ref"  # the package whose layers `auto` may replace with tuned layers
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,6 @@ class Wanted:
             raise CommandError("wrong_value", option="--layers", expected=one_of(LAYERS), got=self.layers)
         if self.threads is not None:
             check_threads(self.threads)
-        if self.layers == TUNED and self.bits is not None and self.dtype not in (None, "bfloat16"):
-            raise CommandError("wrong_value", option="--layers tuned", expected=phrase("tuned_dtype"), got=self.dtype)
         if self.is_fast and self.layers != TUNED:
             raise CommandError("fast_of_tuned", got=self.layers)
 
@@ -67,22 +65,21 @@ class LoadedModel:
     option: the option that names the model. kernels: the kernels to compile in addition to those of the layers. path:
     the path of the checkpoint. sampling: the checkpoint's own sampling settings, keyed by the arguments' names in
     `make_sampler`. dtype: the dtype in which the model computes. layers: the layers that run: plain, kernels or tuned.
-    waits_for_build: whether `auto` means plain layers only because the kernels are not compiled.
+    lacks_kernels: whether `auto` means plain layers because the kernels are not compiled.
     """
 
     def __init__(self, wanted: Wanted, option: str = "--model", kernels: Sequence[str] = ()):
         self._wanted, self._option = wanted, option
-        self.layers, self.waits_for_build = self._choose_layers()
+        self.layers, self.lacks_kernels = _choose_layers(wanted)
         self._open = [] if wanted.is_filled else open_stubs(wanted.package)
         self._generation = self._module("generate")
         self.model, self.tokenizer = self._load()
-        self.dtype = self.model.norm.weight.dtype
         self._is_quantised = isinstance(self.model.embed_tokens, self._module("quantize").QuantizedEmbedding)
+        self._check_options()
+        self.dtype = self._activations()
         if wanted.is_fast:
-            if not self._is_quantised:
-                raise CommandError("fast_of_quantised")
             allow_int8()
-        compile_for(wanted.package, [*self._kernels(), *kernels], Messages())
+        compile_for(wanted.package, [*([] if wanted.layers == AUTO else self._kernels()), *kernels], Messages())
         self._replace_layers()
         if wanted.threads is not None and self.layers != PLAIN:
             set_threads(wanted.threads)
@@ -125,23 +122,6 @@ class LoadedModel:
         names = [*self._module("optimise").KERNELS] if self.layers == KERNELS else []
         return given + [name for name in [*names, _ATTENTION] if self._is_written(name)]
 
-    def _choose_layers(self) -> tuple[str, bool]:
-        """Return the layers to use, and whether they are plain only because the kernels are not compiled.
-
-        With `auto`, the reference's tuned layers run in float32 on the CPU, where they compute the same text as its
-        plain layers. `auto` never starts a compiler, so the kernels have to be compiled already.
-        """
-        import mlx.core as mx
-
-        wanted = self._wanted
-        if wanted.layers != AUTO:
-            return wanted.layers, False
-        is_usual = wanted.bits is None and wanted.dtype in (None, "float32")
-        if wanted.package != _REFERENCE or not is_usual or mx.default_device().type != mx.DeviceType.cpu:
-            return PLAIN, False
-        has_kernels = are_compiled(wanted.package, ["unquantised", _ATTENTION])
-        return TUNED if has_kernels else PLAIN, not has_kernels
-
     def _module(self, name: str) -> Any:
         return import_module(f"{self._wanted.package}.{name}")
 
@@ -149,8 +129,8 @@ class LoadedModel:
         return is_written(kernel, self._open)
 
     def _load(self) -> tuple[Model, Tokenizer]:
-        """Load the model and the tokenizer. On the CPU, the model computes in float32 by default, because half
-        precision is slower there. Only tuned layers with quantised weights are faster in bfloat16."""
+        """Load the model and the tokenizer. On the CPU, layers that are not tuned compute in float32 by default,
+        because half precision is slower there."""
         wanted, models = self._wanted, self._module("models")
         if sys.stderr.isatty():
             show_note(Messages()("engine_loading", model=wanted.model))
@@ -158,8 +138,7 @@ class LoadedModel:
         import mlx.core as mx
 
         dtype = wanted.dtype
-        is_tuned = self.layers == TUNED and wanted.bits is not None
-        if dtype is None and not is_tuned and mx.default_device().type == mx.DeviceType.cpu:
+        if dtype is None and self.layers != TUNED and mx.default_device().type == mx.DeviceType.cpu:
             dtype = "float32"
         try:
             self.path: Path = models.resolve(wanted.model)
@@ -187,6 +166,23 @@ class LoadedModel:
             raise CommandError("bits_packed", bits=quantization.get("bits", 4))
         return bool(quantization)
 
+    def _check_options(self) -> None:
+        dtype = self._wanted.dtype
+        if self.layers == TUNED and self._is_quantised and dtype not in (None, "bfloat16"):
+            raise CommandError("wrong_value", option="--layers tuned", expected=phrase("tuned_dtype"), got=dtype)
+        if self._wanted.is_fast and not self._is_quantised:
+            raise CommandError("fast_of_unquantised")
+
+    def _activations(self) -> Any:
+        """Return the dtype in which the model computes. Tuned layers keep weights in bfloat16, but compute in float32
+        on the CPU by default if the weights are not quantised."""
+        import mlx.core as mx
+
+        is_cpu = mx.default_device().type == mx.DeviceType.cpu
+        if self.layers == TUNED and not self._is_quantised and self._wanted.dtype is None and is_cpu:
+            return mx.float32
+        return self.model.norm.weight.dtype
+
     def _replace_layers(self) -> None:
         if self.layers == KERNELS:
             optimise = self._module("optimise")
@@ -198,12 +194,15 @@ class LoadedModel:
 
     def _tune(self) -> None:
         try:
-            self._module("tuned").tune(self.model)
-        except ValueError as error:
-            if self._wanted.layers != AUTO:
+            self._module("tuned").tune(self.model, self.dtype)
+        except (ValueError, RuntimeError) as error:  # the weights do not fit, or no kernels run; the model is unchanged
+            if self._wanted.layers == AUTO:
+                self.layers = PLAIN
+                self.model, self.tokenizer = self._load()
+                self.dtype = self._activations()
+                return
+            if isinstance(error, ValueError):
                 raise CommandError("tuned_refused", reason=error, exit_code=1) from None
-            self.layers = PLAIN  # the model is unchanged
-        except RuntimeError as error:  # no kernels are built
             raise CommandError("layers_failed", layers=TUNED, reason=error, exit_code=1) from None
         if self._wanted.layers == TUNED:
             show_note(chosen_line(Messages(), self._is_quantised))
@@ -211,6 +210,23 @@ class LoadedModel:
     def _report(self, written: Collection[str], names: Collection[str]) -> None:
         if missing := [name for name in names if not self._is_written(name)]:
             show_note(Messages()("engine_plain", names=", ".join(missing)))
+
+
+def _choose_layers(wanted: Wanted) -> tuple[str, bool]:
+    """Return the layers to use, and whether they are plain because the kernels are not compiled.
+
+    With `auto`, the reference computes in float32 on the CPU with tuned layers, which give the results of plain layers
+    up to rounding. `auto` never starts a compiler, so the kernels have to be compiled already.
+    """
+    import mlx.core as mx
+
+    if wanted.layers != AUTO:
+        return wanted.layers, False
+    is_usual = wanted.bits is None and wanted.dtype in (None, "float32")
+    if wanted.package != REFERENCE or not is_usual or mx.default_device().type != mx.DeviceType.cpu or are_off():
+        return PLAIN, False
+    has_kernels = are_compiled(wanted.package, ["unquantised", _ATTENTION])
+    return TUNED if has_kernels else PLAIN, not has_kernels
 
 
 def _short(error: Exception) -> str:

@@ -157,15 +157,16 @@ Layers = Annotated[
     typer.Option(
         metavar="|".join(LAYERS),
         help="plain: week 1's layers. kernels: week 2's kernels, where they are written. tuned: the course's fastest "
-        "layers. auto: tuned, if the kernels are compiled and the weights are not quantised; otherwise, and for your "
-        "own code, plain. With kernels or tuned, a quantised checkpoint's weights stay packed.",
+        "layers. auto: tuned in float32 on the CPU, if the reference's kernels are compiled (build-ext-ref) and "
+        "bfloat16 represents the weights; otherwise, and for your own code, plain. With kernels or tuned, a quantised "
+        "checkpoint's weights stay packed.",
     ),
 ]
 Threads = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="Number of threads on which kernels run (--layers kernels, tuned). Default: TINY_LLM_THREADS, or one per "
+        help="Number of threads on which kernels run; plain layers have none. Default: TINY_LLM_THREADS, or one per "
         "processor.",
     ),
 ]

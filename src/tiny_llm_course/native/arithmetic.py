@@ -38,7 +38,7 @@ def arithmetic_flags(words: Messages) -> tuple[str, ...]:
             show_note(words("arithmetic_measuring"))
         return arithmetic.flags()
     except ValueError as error:
-        raise CommandError("wrong_arithmetic", reason=error) from None
+        raise CommandError("wrong_variable", reason=error) from None
     except RuntimeError:  # a kernel does not compile; a command that calls the kernel will report the error
         return ()
 

@@ -19,7 +19,7 @@ from ..ui import CommandError, Messages, StatusLine, phrase, show_note
 from .arithmetic import arithmetic_flags
 from .child import running
 
-__all__ = ["COMPILE", "Compiled", "are_compiled", "compile_files", "compile_for"]
+__all__ = ["COMPILE", "Compiled", "are_compiled", "are_off", "compile_files", "compile_for"]
 
 NATIVE = SRC / "tiny_llm_native"
 
@@ -188,14 +188,25 @@ def are_compiled(package: str, kernels: Collection[str]) -> bool:
     compiler = import_module("tiny_llm_native.compiler")
     try:
         return _can_run() and all(compiler.library_of(file).exists() for file in _files(package, kernels))
-    except compiler.CompileError:  # there is no compiler, so no library fits
+    except (compiler.CompileError, ImportError, OSError):  # there is no compiler, or the extension is damaged
         return False
 
 
+def are_off() -> bool:
+    """Tell whether the environment switches kernels off. Raise a CommandError if one of its variables is wrong."""
+    try:
+        return bool(import_module("tiny_llm_native.extension").mode() == "off")
+    except ValueError as error:
+        raise CommandError("wrong_variable", reason=error) from None
+
+
 def _can_run() -> bool:
-    """Tell whether there is an MLX extension, and kernels are not off."""
-    extension = import_module("tiny_llm_native.extension")
-    return extension.mode() != "off" and extension.mlx_extension() is not None
+    """Tell whether there is an MLX extension, and kernels are not off. Raise a CommandError if a variable of the
+    environment is wrong."""
+    try:
+        return not are_off() and import_module("tiny_llm_native.extension").mlx_extension() is not None
+    except ValueError as error:
+        raise CommandError("wrong_variable", reason=error) from None
 
 
 def _files(package: str, kernels: Collection[str]) -> list[Path]:

@@ -1,4 +1,4 @@
-// A transformer block in two operations, one before and one after attention, with packed 4-bit weights: given.
+// A transformer block in two operations, one before and one after attention, with packed weights: given.
 #include "packed.h"
 
 using namespace tiny_llm;

@@ -8,12 +8,12 @@ import mlx.core as mx
 
 from ..extension import Kernel, kernel_without_fallback
 from .arithmetic import flags
-from .packed import GROUP, LINES, ROWS
+from .packed import GROUP, ROWS
 
-__all__ = ["UNQUANTISED", "after_attention", "before_attention", "embed", "norm_matmul"]
+__all__ = ["after_attention", "before_attention", "embed", "norm_matmul"]
 
 _FILE = Path(__file__).parent / "block.cpp"
-UNQUANTISED = _FILE.with_name("unquantised.cpp")
+_UNQUANTISED = _FILE.with_name("unquantised.cpp")
 
 
 def before_attention(
@@ -79,7 +79,7 @@ def _nothing(dtype: mx.Dtype = mx.float32) -> mx.array:
 
 
 def _kernel(name: str, panels: mx.array) -> Kernel:
-    """Return the operation for panels like these, whose last axis tells how the weights are stored."""
-    if panels.shape[2] == ROWS + LINES * ROWS:
-        return kernel_without_fallback(_FILE, name, flags())
-    return kernel_without_fallback(UNQUANTISED, name)
+    """Return the operation for panels like these. The length of their last axis tells how weights are stored."""
+    if panels.shape[2] == GROUP * ROWS // 2:
+        return kernel_without_fallback(_UNQUANTISED, name)
+    return kernel_without_fallback(_FILE, name, flags())

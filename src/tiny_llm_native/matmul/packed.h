@@ -1,14 +1,13 @@
 // Whole products with weights in panels (panels.h), on all threads.
 //
 // A struct says how weights are stored and in which number type they are multiplied: Float32, Bfloat16 and Int8 are for
-// weights in 4 bits, Unquantised is for others. The compiler's options name one struct for products with few rows of x
-// and one for products with many: arithmetic.py measures which number types are the fastest.
+// weights in 4 bits. The compiler's options name one struct for products with few rows of x and one for products with
+// many: arithmetic.py measures which of them are the fastest. unquantised.cpp names a struct of its own.
 #pragma once
 #include <type_traits>
 
 #include "instructions.h"
 #include "panels_float.h"
-#include "panels_unquantised.h"
 #ifdef TINY_LLM_HAS_BFLOAT16
 #include "panels_bf16.h"
 #endif

@@ -44,7 +44,7 @@ def pack_unquantised(weight: mx.array) -> mx.array:
     """
     rows, columns = weight.shape
     panels = weight.astype(mx.bfloat16).reshape(rows // ROWS, ROWS, columns).swapaxes(1, 2)
-    return mx.contiguous(panels).view(mx.uint32).reshape(rows // ROWS, columns // GROUP, -1)
+    return mx.contiguous(panels).view(mx.uint32).reshape(rows // ROWS, columns // GROUP, GROUP * ROWS // 2)
 
 
 def packed_matmul(x: mx.array, panels: mx.array) -> mx.array:

@@ -4,8 +4,7 @@
 
 namespace tiny_llm {
 
-// Rows of x as they are.
-struct FloatRows {
+struct Float32 : FourBits {
     using Input = float;
     static constexpr int INPUTS = GROUP, TILE = WIDTH == 16 ? 8 : 4;
 
@@ -16,9 +15,7 @@ struct FloatRows {
             for (int i = 0; i < GROUP; i++) sums[group] += x[group * GROUP + i];
         }
     }
-};
 
-struct Float32 : FloatRows, FourBits {
     template <int M>
     [[gnu::noinline]] static void panel_product(const uint32_t* panel, int64_t groups, const Input* const* inputs,
                                                 const float* const* sums, Sixteen* out) {

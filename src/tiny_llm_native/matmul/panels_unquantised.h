@@ -1,12 +1,16 @@
 // Products of panels with weights in bfloat16, computed in float32. A group of a panel has 64 columns, with 16 numbers
 // each.
 #pragma once
-#include "panels_float.h"
+#include "panels.h"
 
 namespace tiny_llm {
 
-struct Unquantised : FloatRows {
+struct Unquantised {
+    using Input = float;
+    static constexpr int INPUTS = GROUP, TILE = WIDTH == 16 ? 8 : 4;
     static constexpr int64_t PANEL_GROUP = GROUP * ROWS / 2;  // words
+
+    static void prepare(const float* x, int64_t columns, Input* inputs, float*) { std::copy(x, x + columns, inputs); }
 
     static Sixteen column_of(const uint32_t* group, int64_t column) {
         return load_sixteen(reinterpret_cast<const bfloat16*>(group) + column * ROWS);
@@ -22,8 +26,9 @@ struct Unquantised : FloatRows {
     template <int M>
     [[gnu::noinline]] static void panel_product(const uint32_t* panel, int64_t groups, const Input* const* inputs,
                                                 const float* const*, Sixteen* out) {
-        constexpr int CHAINS = M > 4 ? 1 : M > 2 ? 2 : 4;  // sums that do not wait for one another
-        Sixteen found[M][CHAINS] = {};                     // stays in registers
+        // sums that do not wait for one another, as many as there are registers for
+        constexpr int CHAINS = M * PARTS > 4 ? 1 : M * PARTS > 2 ? 2 : 4;
+        Sixteen found[M][CHAINS] = {};
         for (int64_t i = 0; i < groups * INPUTS; i += GROUP, panel += PANEL_GROUP)
             for (int column = 0; column < GROUP; column += CHAINS)
                 for (int chain = 0; chain < CHAINS; chain++) {
