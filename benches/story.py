@@ -45,7 +45,8 @@ def main() -> None:
     ways = {
         "mlx_lm.generate --model story": mlx_lm(None),
         "mlx_lm.generate --model story, 4 bits": mlx_lm(4),
-        "./course main": ours(),
+        "./course main --layers plain": ours(),
+        "./course main --layers tuned": ours(layers="tuned"),
         "./course main --bits 4 --layers kernels": ours(bits=4, layers="kernels"),
         "./course main --bits 4 --layers tuned": ours(bits=4, layers="tuned"),
     }
