@@ -194,7 +194,7 @@ PROVOKED = [  # what is typed: which error of errors.toml that is
     ("main --seed -1", "wrong_value expects_whole_to"),
     ("main --stop=", "wrong_value expects_stop"),
     ("main --threads 0", "wrong_value from_to"),
-    ("main --layers tuned --bits 4 --dtype float16", "wrong_value tuned_dtype"),
+    ("main --layers tuned --bits 4 --dtype float16 --prompt x", "wrong_value tuned_dtype"),
     ("main --layers tuned --fast --prompt x", "fast_of_unquantised"),
     ("main --raw --system x", "chat_of_raw"),
     ("main --prompt=", "prompt_empty"),
