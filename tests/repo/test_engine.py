@@ -186,6 +186,9 @@ def test_auto_falls_back_if_no_kernel_runs(monkeypatch, on_cpu):
 def test_compiled_kernels_are_found(tmp_path):
     """`main` uses kernels only after `build-ext-ref`, and says so before. Wrong variables end it with an error."""
     clone = Clone.create(tmp_path)
+    shutil.copy(bundled("story") / "model.safetensors", clone.root / "src/tiny_llm_models/story")
+    with (clone.root / "src/tiny_llm_native/matmul/unquantised.cpp").open("a") as file:
+        file.write("// not compiled yet, although clones share compiled kernels\n")
     ask = ("main", "--temp", "0", "--prompt", QUESTION)
     before = clone.run(*ask, TINY_LLM_KERNELS="")
     off = clone.run(*ask, TINY_LLM_KERNELS="off")
