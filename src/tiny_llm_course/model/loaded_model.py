@@ -73,6 +73,8 @@ class LoadedModel:
         self.layers, self.lacks_kernels = _choose_layers(wanted)
         self._open = [] if wanted.is_filled else open_stubs(wanted.package)
         self._generation = self._module("generate")
+        if sys.stderr.isatty():
+            show_note(Messages()("engine_loading", model=wanted.model))
         self.model, self.tokenizer = self._load()
         self._is_quantised = isinstance(self.model.embed_tokens, self._module("quantize").QuantizedEmbedding)
         self._check_options()
@@ -132,8 +134,6 @@ class LoadedModel:
         """Load the model and the tokenizer. On the CPU, layers that are not tuned compute in float32 by default,
         because half precision is slower there."""
         wanted, models = self._wanted, self._module("models")
-        if sys.stderr.isatty():
-            show_note(Messages()("engine_loading", model=wanted.model))
         os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # no warning that PyTorch is missing
         import mlx.core as mx
 
