@@ -13,7 +13,7 @@ from .packed import GROUP, ROWS
 __all__ = ["after_attention", "before_attention", "embed", "norm_matmul"]
 
 _FILE = Path(__file__).parent / "block.cpp"
-_UNQUANTISED = _FILE.with_name("unquantised.cpp")
+_UNQUANTISED = Path(__file__).parent / "unquantised.cpp"
 
 
 def before_attention(
