@@ -19,7 +19,7 @@ from ..ui import CommandError, Messages, one_of, phrase, show_note
 from .needs import has_cache, is_written, open_stubs
 from .package_protocols import Cache, Model, Sampler, Tokenizer
 
-__all__ = ["AUTO", "BITS", "DTYPES", "LAYERS", "PLAIN", "LoadedModel", "Wanted"]
+__all__ = ["AUTO", "BITS", "DTYPES", "LAYERS", "PLAIN", "LoadedModel", "Wanted", "is_on_cpu"]
 
 BITS = (2, 4, 8)
 DTYPES = ("float32", "bfloat16", "float16")
@@ -116,10 +116,8 @@ class LoadedModel:
     def _kernels(self) -> list[str]:
         """Return the names of the C++ kernels that the layers call. On a GPU, Metal kernels replace most of these
         kernels."""
-        import mlx.core as mx
-
         given = (["packed", "block"] if self._is_quantised else ["unquantised"]) if self.layers == TUNED else []
-        if self.layers == PLAIN or mx.default_device().type != mx.DeviceType.cpu:
+        if self.layers == PLAIN or not is_on_cpu():
             return given
         names = [*self._module("optimise").KERNELS] if self.layers == KERNELS else []
         return given + [name for name in [*names, _ATTENTION] if self._is_written(name)]
@@ -138,7 +136,7 @@ class LoadedModel:
         import mlx.core as mx
 
         dtype = wanted.dtype
-        if dtype is None and self.layers != TUNED and mx.default_device().type == mx.DeviceType.cpu:
+        if dtype is None and self.layers != TUNED and is_on_cpu():
             dtype = "float32"
         try:
             self.path: Path = models.resolve(wanted.model)
@@ -178,8 +176,7 @@ class LoadedModel:
         on the CPU by default if the weights are not quantised."""
         import mlx.core as mx
 
-        is_cpu = mx.default_device().type == mx.DeviceType.cpu
-        if self.layers == TUNED and not self._is_quantised and self._wanted.dtype is None and is_cpu:
+        if self.layers == TUNED and not self._is_quantised and self._wanted.dtype is None and is_on_cpu():
             return mx.float32
         return self.model.norm.weight.dtype
 
@@ -212,18 +209,23 @@ class LoadedModel:
             show_note(Messages()("engine_plain", names=", ".join(missing)))
 
 
+def is_on_cpu() -> bool:
+    """Tell whether MLX computes on the CPU by default."""
+    import mlx.core as mx
+
+    return bool(mx.default_device().type == mx.DeviceType.cpu)
+
+
 def _choose_layers(wanted: Wanted) -> tuple[str, bool]:
     """Return the layers to use, and whether they are plain because the kernels are not compiled.
 
     With `auto`, the reference computes in float32 on the CPU with tuned layers, which give the results of plain layers
     up to rounding. `auto` never starts a compiler, so the kernels have to be compiled already.
     """
-    import mlx.core as mx
-
     if wanted.layers != AUTO:
         return wanted.layers, False
     is_usual = wanted.bits is None and wanted.dtype in (None, "float32")
-    if wanted.package != REFERENCE or not is_usual or mx.default_device().type != mx.DeviceType.cpu or are_off():
+    if wanted.package != REFERENCE or not is_usual or not is_on_cpu() or are_off():
         return PLAIN, False
     has_kernels = are_compiled(wanted.package, ["unquantised", _ATTENTION])
     return TUNED if has_kernels else PLAIN, not has_kernels

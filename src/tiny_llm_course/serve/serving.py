@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from ..base.reporting import needing
-from ..model.loaded_model import LoadedModel, Wanted
+from ..model.loaded_model import LoadedModel, Wanted, is_on_cpu
 from ..model.needs import needs_of_serving, open_stubs
 from ..model.package_protocols import Thinking
 from ..tasks.syllabus import TaskId
@@ -206,9 +206,7 @@ class Serving:
 
     def _kernels(self) -> list[str]:
         """Return the names of the C++ kernels that requests call in addition to those of the layers."""
-        import mlx.core as mx
-
-        if mx.default_device().type != mx.DeviceType.cpu:
+        if not is_on_cpu():
             return []
         return ["argmax", *["paged_attention"] * (PAGED_ATTENTION in self.kind.days)]
 

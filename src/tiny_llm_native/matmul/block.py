@@ -8,7 +8,7 @@ import mlx.core as mx
 
 from ..extension import Kernel, kernel_without_fallback
 from .arithmetic import flags
-from .packed import GROUP, ROWS
+from .packed import GROUP, ROWS, UNQUANTISED_WORDS
 
 __all__ = ["after_attention", "before_attention", "embed", "norm_matmul"]
 
@@ -80,6 +80,6 @@ def _nothing(dtype: mx.Dtype = mx.float32) -> mx.array:
 
 def _kernel(name: str, panels: mx.array) -> Kernel:
     """Return the operation for panels like these. The length of their last axis tells how weights are stored."""
-    if panels.shape[2] == GROUP * ROWS // 2:
+    if panels.shape[2] == UNQUANTISED_WORDS:
         return kernel_without_fallback(_UNQUANTISED, name)
     return kernel_without_fallback(_FILE, name, flags())

@@ -7,10 +7,21 @@ import mlx.core as mx
 from ..extension import Kernel, kernel_without_fallback
 from .arithmetic import flags
 
-__all__ = ["GROUP", "LINES", "ROWS", "can_pack", "can_pack_unquantised", "pack", "pack_unquantised", "packed_matmul"]
+__all__ = [
+    "GROUP",
+    "LINES",
+    "ROWS",
+    "UNQUANTISED_WORDS",
+    "can_pack",
+    "can_pack_unquantised",
+    "pack",
+    "pack_unquantised",
+    "packed_matmul",
+]
 
 _FILE = Path(__file__).parent / "packed.cpp"
 ROWS, GROUP, LINES = 16, 64, 8
+UNQUANTISED_WORDS = GROUP * ROWS // 2  # of a group, if the weights are not quantised
 
 
 def can_pack(packed: mx.array, scales: mx.array, group_size: int, bits: int) -> bool:
@@ -44,7 +55,7 @@ def pack_unquantised(weight: mx.array) -> mx.array:
     """
     rows, columns = weight.shape
     panels = weight.astype(mx.bfloat16).reshape(rows // ROWS, ROWS, columns).swapaxes(1, 2)
-    return mx.contiguous(panels).view(mx.uint32).reshape(rows // ROWS, columns // GROUP, GROUP * ROWS // 2)
+    return mx.contiguous(panels).view(mx.uint32).reshape(rows // ROWS, columns // GROUP, UNQUANTISED_WORDS)
 
 
 def packed_matmul(x: mx.array, panels: mx.array) -> mx.array:
