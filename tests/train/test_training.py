@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from random import Random
 
@@ -20,15 +21,15 @@ from tiny_llm_given.weights import load_weights
 from tiny_llm_models import BUNDLED
 from tiny_llm_models.evaluation import Exam, chat_prompt, exams
 from tiny_llm_models.hf_format import END
-from tiny_llm_models.storyteller import LANGUAGES, lexicon, tell
+from tiny_llm_models.storyteller import LANGUAGES, Wish, lexicon, tell
 from tiny_llm_models.storyteller.reading import read
 from tiny_llm_models.training import freedom
-from tiny_llm_models.training.__main__ import OWN_STORIES_STAGES
+from tiny_llm_models.training.__main__ import MORE_STORIES
 from tiny_llm_models.training.answers import answers
 from tiny_llm_models.training.checkpoint import write_checkpoint, write_defaults
 from tiny_llm_models.training.corpus import shards
 from tiny_llm_models.training.freedom import Told
-from tiny_llm_models.training.improving import best_settings, write_own_stories
+from tiny_llm_models.training.improving import best_settings, write_own_stories, write_rare_stories
 from tiny_llm_models.training.measure import Effort, measure, settings_of
 from tiny_llm_models.training.muon import orthogonal
 from tiny_llm_models.training.origin import origin_row, read_origin
@@ -77,7 +78,7 @@ def checkpoint(work: Path) -> Path:
 
 def new_trainer(work: Path, folder: Path, name: str = "story", **more: Path) -> Trainer:
     """The training before the model tells its own stories."""
-    stages = SMOKE_STAGES[:-OWN_STORIES_STAGES]
+    stages = SMOKE_STAGES[: -len(MORE_STORIES)]
     parts = [Part(stage, [shards(work, SMOKE_STAGES, number)]) for number, stage in enumerate(stages)]
     return Trainer(SMOKE[name], parts, folder, **more)
 
@@ -292,6 +293,28 @@ def test_a_model_learns_only_from_those_of_its_stories_that_are_right(
 def test_a_model_that_tells_nothing_right_learns_nothing_from_itself(work: Path):
     with np.load(work / "own-story-0.npz") as arrays:
         assert arrays["lengths"].tolist() == []
+
+
+def test_a_model_that_tells_one_plot_only_learns_the_others(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    texts = {language: tell(lexicon(language), Random(0), Wish(plot="race")).text for language in LANGUAGES}
+    monkeypatch.setattr(
+        freedom, "tell_stories", lambda _, words, *rest: [Told(text := texts[words.language], True, read(words, text))]
+    )
+    paths = [tmp_path / "rare-0.npz", tmp_path / "rare-1.npz"]
+    write_rare_stories(checkpoint, paths, 60, lambda text: None)
+    tokenizer, plots = Tokenizer.from_file(str(checkpoint / "tokenizer.json")), Counter[str]()
+    for path in paths:
+        with np.load(path) as arrays:
+            assert len(arrays["lengths"]) == 60
+            for ids in np.split(arrays["ids"], np.cumsum(arrays["lengths"])[:-1]):
+                text = tokenizer.decode(ids.tolist()).removesuffix(END)
+                readings = [read(lexicon(language), text) for language in LANGUAGES]
+                [story] = [reading.story for reading in readings if reading.right]
+                plots[story.plot.name] += 1
+    assert plots["race"] < 5
+    assert len(plots) > 20  # of 32, in two languages that share some names
 
 
 def test_settings_with_few_faults_and_much_variety_are_chosen():

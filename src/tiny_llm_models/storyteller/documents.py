@@ -16,11 +16,13 @@ from .strange import strange
 from .telling import scene, tell
 from .wishes import Wish
 
-__all__ = ["Document", "Mix", "document", "question_prompt", "tell_several"]
+__all__ = ["Document", "Mix", "document", "only_story", "question_prompt", "tell_several"]
 
 _GAPS = ("\n\n", "\n")  # between a story and a question; half of the documents have the blank line
 _OPENING = 2  # the fewest sentences in an opening; the opening decides the story's plot
 _SHORT = 0.25  # the share of stories that are told without optional lines
+_AMID = 0.2  # the share of documents with only a story that begin amid the story, as a user's text may
+_CARELESS = 0.3  # the share of greetings that lack their last mark
 
 
 @dataclass(frozen=True)
@@ -71,14 +73,22 @@ def document(split: str, index: int, mix: Mix) -> Document:
         return _questions(words, random, split, mix, random.randint(2, mix.stories))
     kind = random.choices([*mix.shares, "questions"], [*mix.shares.values(), 1 - sum(mix.shares.values())])[0]
     if kind == "story":
-        story = _story(words, random)
-        return Document([(story.text + END, 1)], [], _named(story))
+        story = tell(words, random, Wish(short=random.random() < _SHORT))
+        amid = random.random() < _AMID
+        return only_story(story, random.randint(1, len(story.sentences) // 2) if amid else 0)
     if kind == "talk":
         said, answer = random.choice(words.chat["talk"])
+        if random.random() < _CARELESS:
+            said = said.rstrip(".!?。！？")
         return Document(_turn([(said, 0)], (answer, 1)), [])
     if kind == "request":
         return _request(words, random, mix)
     return _questions(words, random, split, mix, 1)
+
+
+def only_story(story: Story, start: int = 0) -> Document:
+    """Return a document from which the model learns to tell this story. start: the index of its first sentence."""
+    return Document([(story.lexicon.space.join(story.sentences[start:]) + END, 1)], [], _named(story))
 
 
 def question_prompt(story: str, question: str, gap: str = _GAPS[0]) -> str:
@@ -106,10 +116,6 @@ def tell_several(
                 raise
             break
     return stories
-
-
-def _story(words: Lexicon, random: Random) -> Story:
-    return tell(words, random, Wish(short=random.random() < _SHORT))
 
 
 def _turn(said: list[tuple[str, float]], *answer: tuple[str, float]) -> list[tuple[str, float]]:

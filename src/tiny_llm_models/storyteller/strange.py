@@ -1,5 +1,5 @@
-"""Invented names and unknown things. Only documents with questions use these words. They teach a model to copy any
-word."""
+"""Invented names, and things that are unknown or invented. Only documents with questions use these words. They teach a
+model to copy any word."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ __all__ = ["SPLITS", "held_out", "strange", "unknown"]
 SPLITS = ("train", "test")
 _UNSPEAKABLE = re.compile(r"([aiou])\1|(.)\2\2|ンー")
 _INVENTED = 0.7  # in training, the share of names that are invented
+_INVENTED_THINGS = 0.5  # in training, the share of things that are invented
+_LONGER = 0.3  # the share of invented things that begin with a known word, as くまで begins with くま
+_HIRAGANA = {katakana: katakana - 0x60 for katakana in range(ord("ァ"), ord("ヶ") + 1)}
 
 
 def held_out(word: str) -> bool:
@@ -24,24 +27,33 @@ def held_out(word: str) -> bool:
 
 def strange(lexicon: Lexicon, random: Random, split: str) -> Callable[[Entity], Entity]:
     """Return a function for `telling.tell` that gives persons invented names, and that replaces things with unknown
-    things.
+    or invented things, which can have any colour.
 
-    An unknown thing can have any colour. Once all unknown things are used, the remaining things are not replaced.
-    split: "train" or "test". The two splits have different words.
+    split: "train" or "test". The two splits have different words, and only "train" has invented things. With
+    "test", once all unknown things are used, the remaining things stay as they are.
     """
     if split not in SPLITS:
         raise ValueError(f"expected one of {SPLITS}, got {split!r}")
     used: set[str] = set()
 
+    def new(make: Callable[[], str]) -> str:
+        words = (make() for _ in range(1000))
+        word = next(word for word in words if held_out(word) == (split == "test") and word not in used)
+        used.add(word)
+        return word
+
     def recast(entity: Entity) -> Entity:
         words = dict(entity.words)
         if entity["name"] and (split == "test" or random.random() < _INVENTED):
-            names = (_name(lexicon, random, words["gender"]) for _ in range(1000))
-            words["name"] = next(name for name in names if held_out(name) == (split == "test") and name not in used)
-            used.add(words["name"])
-        elif entity.sort == "thing" and (nouns := [noun for noun in unknown(lexicon, split) if noun not in used]):
-            words["noun"] = random.choice(nouns)
-            used.add(words["noun"])
+            words["name"] = new(lambda: _name(lexicon, random, words["gender"]))
+        elif entity.sort == "thing":
+            nouns = [noun for noun in unknown(lexicon, split) if noun not in used]
+            if split == "train" and (random.random() < _INVENTED_THINGS or not nouns):
+                words["noun"] = new(lambda: _noun(lexicon, random))
+            elif nouns:
+                words["noun"] = new(lambda: random.choice(nouns))
+            else:
+                return entity
             words["look"] = random.choice(list(lexicon.colours))
             words["colour"] = lexicon.colours[words["look"]]
         return Entity(entity.sort, words)
@@ -60,3 +72,13 @@ def _name(lexicon: Lexicon, random: Random, gender: str) -> str:
         name = f"{start}{middle if random.random() < 0.7 else ''}{end}"
         if not _UNSPEAKABLE.search(name) and name not in lexicon.gender_of:
             return name
+
+
+def _noun(lexicon: Lexicon, random: Random) -> str:
+    """Invent a noun: a made-up word, or a known word with a made-up ending."""
+    known = [lexeme.key for lexeme in lexicon.lexemes]
+    while True:
+        made_up = _name(lexicon, random, random.choice(list(lexicon.genders))).lower().translate(_HIRAGANA)
+        noun = random.choice(known) + made_up[-random.randint(1, 2) :] if random.random() < _LONGER else made_up
+        if noun not in known:
+            return noun

@@ -77,15 +77,19 @@ _AGREEMENT = {"agreement": ("greedy choice agrees with `story`", "最も確率�
 
 # How the training of the weights in the repository differed from the recipe.
 _ROUNDED = (
-    " For the weights in this folder, the first three stages ended by the clock, so their numbers of documents are "
-    "rounded.",
-    "なお、このフォルダーの重みでは、最初の 3 段階を時間で区切ったため、その文書の件数は概数です。",
+    " For the weights in this folder, the stages ended by the clock, so their numbers of documents are rounded.",
+    "なお、このフォルダーの重みでは、各段階を時間で区切ったため、文書の件数は概数です。",
+)
+_TWICE = (
+    _ROUNDED[0] + " Before the last stage, these weights had a short stage of 8,000 documents, in which all words of a "
+    "story counted the same, too.",
+    _ROUNDED[1] + "また、最後の段階の前に、物語のどの語も同じ重みにした 8,000 件の短い段階がありました。",
 )
 _SHORT = (
     _ROUNDED[0] + " These weights did not have the last stage.",
     _ROUNDED[1] + "また、最後の段階は省いています。",
 )
-_HISTORY = {"story": _ROUNDED, "story-draft": _SHORT, "story-qwen2": _SHORT}
+_HISTORY = {"story": _TWICE, "story-draft": _SHORT, "story-qwen2": _SHORT}
 
 _Labels = dict[str, tuple[str, str]]
 
@@ -193,9 +197,14 @@ def _more(recipe: Recipe, language: int) -> str:
         parts.append(
             (
                 f" The third stage also has stories of the model's own: after the second stage, the model told "
-                f"{2 * recipe.own_stories:,} stories, and those in which the checker found no fault were added.",
+                f"{2 * recipe.own_stories:,} stories, and those in which the checker found no fault were added. At a "
+                f"temperature below 1, a model tells frequent plots even more often. So before the last stage, the "
+                f"plots of its stories were counted, and {2 * recipe.rare_stories:,} stories of the program were added "
+                f"to the last stage, most of them with plots that the model told rarely.",
                 f"第 3 段階には、第 2 段階を終えたモデル自身に語らせた {2 * recipe.own_stories:,} 編の物語のうち、"
-                "チェッカーが誤りを見つけなかったものも加えています。",
+                f"チェッカーが誤りを見つけなかったものも加えています。1 より低い温度では、よく出る筋がさらに多く"
+                f"選ばれます。そこで最後の段階の前にモデルが語った筋を数え、まれな筋を中心に、プログラムの物語を "
+                f"{2 * recipe.rare_stories:,} 編、最後の段階に加えました。",
             )
         )
     if recipe.teacher:

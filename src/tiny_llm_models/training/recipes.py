@@ -43,6 +43,7 @@ class Recipe:
     every: int = 1  # the model is trained on one in this many documents
     teacher: str = ""  # the model whose predictions this model learns along with the text
     own_stories: int = 0  # stories sampled per language; the third stage also uses those that the checker accepts
+    rare_stories: int = 0  # the program's stories per language in the last stage, most of them with rare plots
     seed: int = 0
 
     def config(self) -> dict[str, Any]:
@@ -67,7 +68,18 @@ class Recipe:
 # `story` is about as large as a budget of 6 million parameters allows. All sizes are multiples of 128, so that each
 # matrix can be quantised in groups of 32, 64 and 128.
 RECIPES = {
-    "story": Recipe("qwen3", 256, 768, 6, heads=4, kv_heads=2, tied=True, learning_rate=5e-3, own_stories=3000),
+    "story": Recipe(
+        "qwen3",
+        256,
+        768,
+        6,
+        heads=4,
+        kv_heads=2,
+        tied=True,
+        learning_rate=5e-3,
+        own_stories=3000,
+        rare_stories=60_000,
+    ),
     "story-draft": Recipe(
         "qwen3", 128, 256, 3, heads=2, kv_heads=1, tied=True, learning_rate=5e-3, every=19, teacher="story"
     ),
@@ -81,7 +93,7 @@ RECIPES = {
 # The first stage has single stories. In the second stage, many documents fill the context with up to six stories, which
 # are read once for all of the document's questions. The third stage has the largest share of requests. In these three
 # stages, words for persons and things weigh more than other words. So the model learns the difficult words first, but
-# gives them too much probability. In the short last stage, all words of a story weigh the same.
+# gives them too much probability. In the last stage, all words of a story weigh the same.
 _NEAR = Mix(long=0, told=0, scenes=0.3, questions=10)
 _BOTH = Mix(
     long=0.4,
@@ -92,12 +104,12 @@ _BOTH = Mix(
     gaps={"where": 1, "content": 1, "unsaid": 3, "colour": 3},
 )
 _ASKED = replace(_BOTH, long=0.2, shares={"story": 0, "request": 0.65, "talk": 0.01})
-_PLAIN = replace(_ASKED, long=0.02)
+_PLAIN = replace(_ASKED, long=0.1, strange=0.8, shares={"story": 0, "request": 0.65, "talk": 0.03})
 STAGES = (
     Stage(160_000, 1, 0.3, _NEAR, respelled=0.5, context=CONTEXT, batch_tokens=16384, rate=1),
     Stage(480_000, 1.5, 0.4, _BOTH, respelled=0.3, context=CONTEXT + 512, batch_tokens=32768, rate=0.8),
     Stage(120_000, 1.8, 0.15, _ASKED, respelled=0.6, context=CONTEXT + 512, batch_tokens=32768, rate=0.4),
-    Stage(8_000, 1, 0.5, _PLAIN, respelled=0.6, context=CONTEXT + 512, batch_tokens=8192, rate=0.1, named=1),
+    Stage(600_000, 1.8, 0.25, _PLAIN, respelled=0.3, context=CONTEXT + 512, batch_tokens=32768, rate=0.4, named=1),
 )
 
 
@@ -117,6 +129,7 @@ SMOKE = {
         kv_heads=1,
         every=min(recipe.every, 2),
         own_stories=min(recipe.own_stories, 4),
+        rare_stories=min(recipe.rare_stories, 8),
     )
     for name, recipe in RECIPES.items()
 }
