@@ -26,7 +26,7 @@ from tiny_llm_models.storyteller.reading import read
 from tiny_llm_models.training import freedom
 from tiny_llm_models.training.__main__ import MORE_STORIES
 from tiny_llm_models.training.answers import answers
-from tiny_llm_models.training.checkpoint import write_checkpoint, write_defaults
+from tiny_llm_models.training.checkpoint import mix_in, write_checkpoint, write_defaults
 from tiny_llm_models.training.corpus import shards
 from tiny_llm_models.training.freedom import Told
 from tiny_llm_models.training.improving import best_settings, write_own_stories, write_rare_stories
@@ -34,7 +34,7 @@ from tiny_llm_models.training.measure import Effort, measure, settings_of
 from tiny_llm_models.training.muon import orthogonal
 from tiny_llm_models.training.origin import origin_row, read_origin
 from tiny_llm_models.training.recipes import RECIPES, SMOKE, SMOKE_STAGES
-from tiny_llm_models.training.sampling import GREEDY, Sampler, Settings
+from tiny_llm_models.training.sampling import GREEDY, Sampler, Settings, load_model
 from tiny_llm_models.training.trainer import Part, Trainer
 
 PIPELINE = [sys.executable, "-m", "tiny_llm_models.training"]
@@ -315,6 +315,17 @@ def test_a_model_that_tells_one_plot_only_learns_the_others(
                 plots[story.plot.name] += 1
     assert plots["race"] < 5
     assert len(plots) > 20  # of 32, in two languages that share some names
+
+
+def test_weights_are_averaged_with_earlier_ones(checkpoint: Path):
+    model = load_model(checkpoint)
+    earlier = {name: weight.clone() for name, weight in model.named_parameters()}
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight += 1
+    mix_in(model, checkpoint, 0.25)
+    for name, weight in model.named_parameters():
+        torch.testing.assert_close(weight, earlier[name] + 0.75)
 
 
 def test_settings_with_few_faults_and_much_variety_are_chosen():

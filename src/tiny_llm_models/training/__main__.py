@@ -80,7 +80,7 @@ def corpus(work: Work = WORK, share: Share = 1, smoke: Smoke = False) -> None:
 @app.command()
 def train(name: Name, work: Work = WORK, out: Out = OUT, share: Share = 1, smoke: Smoke = False) -> None:
     """Train one model and write its checkpoint."""
-    from .checkpoint import write_checkpoint  # need PyTorch
+    from .checkpoint import mix_in, write_checkpoint  # need PyTorch
     from .improving import write_own_stories, write_rare_stories
     from .trainer import Part, Trainer, joined_logs
 
@@ -108,6 +108,8 @@ def train(name: Name, work: Work = WORK, out: Out = OUT, share: Share = 1, smoke
         part = Part(stages[number], chunks(texts[number], more))
         trainers.append(Trainer(recipe, [part], work / f"{name}-{kind}", start=trained))
         _run(f"{name}, with {kind} stories", trainers[-1])
+    if recipe.kept:
+        mix_in(trainers[-1].model, work / name / f"before-{MORE_STORIES[-1]}", recipe.kept)
     write_checkpoint(out / name, recipe, trainers[-1].model, tokenizer)
     (out / name / "training.jsonl").write_text(joined_logs(trainers), encoding="utf-8")
     shutil.copy(work / name / ORIGIN, out / name)

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
 from ..hf_format import ARCHITECTURES, END, TURN_END, write_json
 from .recipes import Recipe
 from .tokenizer import save_tokenizer
 
-__all__ = ["weights_of", "write_checkpoint", "write_defaults"]
+__all__ = ["mix_in", "weights_of", "write_checkpoint", "write_defaults"]
 
 
 def write_checkpoint(folder: Path, recipe: Recipe, model: torch.nn.Module, tokenizer: Tokenizer) -> None:
@@ -41,6 +41,19 @@ def write_checkpoint(folder: Path, recipe: Recipe, model: torch.nn.Module, token
     unfinished = folder / "model.unfinished"
     save_file(weights, unfinished, metadata={"format": "pt"})
     unfinished.replace(folder / "model.safetensors")
+
+
+def mix_in(model: torch.nn.Module, folder: Path, share: float) -> None:
+    """Average a model's weights with those of a checkpoint from which its training went on.
+
+    share: the checkpoint's share of the average, from 0 to 1.
+
+    Source: Wortsman et al. 2022, arXiv:2109.01903.
+    """
+    earlier = load_file(folder / "model.safetensors")
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            weight.lerp_(earlier[name].to(weight), share)
 
 
 def write_defaults(folder: Path, settings: dict[str, Any]) -> None:

@@ -44,6 +44,7 @@ class Recipe:
     teacher: str = ""  # the model whose predictions this model learns along with the text
     own_stories: int = 0  # stories sampled per language; the third stage also uses those that the checker accepts
     rare_stories: int = 0  # the program's stories per language in the last stage, most of them with rare plots
+    kept: float = 0  # the share of the weights from before the last stage in the finished weights
     seed: int = 0
 
     def config(self) -> dict[str, Any]:
@@ -79,6 +80,7 @@ RECIPES = {
         learning_rate=5e-3,
         own_stories=3000,
         rare_stories=60_000,
+        kept=0.1,
     ),
     "story-draft": Recipe(
         "qwen3", 128, 256, 3, heads=2, kv_heads=1, tied=True, learning_rate=5e-3, every=19, teacher="story"
