@@ -125,7 +125,7 @@ def test_a_story_weighs_more_where_it_names_somebody_or_something(tokenizer: Tok
         ids, weights = encoder.encode(each, Random(index))
         heavy = {tokenizer.decode([token]).strip() for token, weight in zip(ids, weights, strict=True) if weight == 6}
         assert heavy <= set(each.named)
-        assert len(heavy) > 3, each.text
+        assert len(heavy) > 2, each.text  # a document may begin amid the story
 
 
 def test_made_up_words_are_of_their_language(tokenizer: Tokenizer):
