@@ -37,9 +37,7 @@ def serve(name: str, prompt: list[int]) -> None:
     print(tokenizer.decode(request.output, skip_special_tokens=True).strip())
 
 
-QUESTION = (
-    "Mia had a small red key. Mia hid the key in the old wooden box. Then Mia went to the river. Where is the key?"
-)
+QUESTION = "Mia had a small red key. Mia hid the key in the old box. Then Mia went to the river. Where is the key?"
 serve("a story", tokenizer.encode("Once upon a time, there was a girl named Mia."))
 serve("a question", chat(QUESTION))
-serve("once more", chat(QUESTION, "The key is in the old wooden box.", "Where is the key?"))
+serve("once more", chat(QUESTION, "The key is in the old box.", "Where is the key?"))

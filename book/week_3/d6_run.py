@@ -24,7 +24,7 @@ def slots(which):
 
 
 prompt = tokenizer.encode("Once upon a time, there was a girl named Mia.")
-request = Request("mia", prompt, SamplingParams(max_tokens=48, temperature=0.7, seed=3))
+request = Request("mia", prompt, SamplingParams(max_tokens=48, temperature=0.7, seed=7))
 decoding = Speculative(ModelDrafter(small, slots(small)), num_drafts=4)
 engine = Engine(model, Scheduler(slots(model), 1), is_checked=True, decoding=decoding)
 engine.add(request)
