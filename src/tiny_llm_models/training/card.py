@@ -82,8 +82,9 @@ _ROUNDED = (
 )
 _TWICE = (
     _ROUNDED[0] + " Before the last stage, these weights had a short stage of 8,000 documents, in which all words of a "
-    "story counted the same, too.",
-    _ROUNDED[1] + "また、最後の段階の前に、物語のどの語も同じ重みにした 8,000 件の短い段階がありました。",
+    "story counted the same, too. Copies were searched in the text of the last stage.",
+    _ROUNDED[1] + "また、最後の段階の前に、物語のどの語も同じ重みにした 8,000 件の短い段階がありました。"
+    "写しの有無は、最後の段階の文章だけを対象に調べています。",
 )
 _SHORT = (
     _ROUNDED[0] + " These weights did not have the last stage.",
@@ -201,13 +202,13 @@ def _more(recipe: Recipe, language: int) -> str:
                 f"temperature below 1, a model tells frequent plots even more often. So before the last stage, the "
                 f"plots of its stories were counted, and {2 * recipe.rare_stories:,} stories of the program were added "
                 f"to the last stage, most of them with plots that the model told rarely. The finished weights are an "
-                f"average: {1 - recipe.kept:.0%} of the weights after the last stage and {recipe.kept:.0%} of those "
-                f"before it.",
+                f"average: {100 * (1 - recipe.kept):.0f} % of the weights after the last stage and "
+                f"{100 * recipe.kept:.0f} % of those before it.",
                 f"第 3 段階には、第 2 段階を終えたモデル自身に語らせた {2 * recipe.own_stories:,} 編の物語のうち、"
                 f"チェッカーが誤りを見つけなかったものも加えています。1 より低い温度では、よく出る筋がさらに多く"
                 f"選ばれます。そこで最後の段階の前にモデルが語った筋を数え、まれな筋を中心に、プログラムの物語を "
                 f"{2 * recipe.rare_stories:,} 編、最後の段階に加えました。完成した重みは、最後の段階の前の重み "
-                f"{recipe.kept:.0%} と後の重み {1 - recipe.kept:.0%} の加重平均です。",
+                f"{100 * recipe.kept:.0f} % と後の重み {100 * (1 - recipe.kept):.0f} % の加重平均です。",
             )
         )
     if recipe.teacher:
