@@ -104,6 +104,12 @@ class _Report:
             self._left = Counter(map(gate_of, ids))
             self._total = len(ids)
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:  # for example, because of an error in the file's imports
+            file = report.nodeid.partition("::")[0]
+            self._failed |= {gate for gate in _chosen() if file in {path.partition("::")[0] for path in gate.paths()}}
+            _say(f"FAILED {file}")
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         test, gate = report.nodeid, gate_of(report.nodeid)
         self._seconds[test] += report.duration
@@ -146,8 +152,9 @@ class _Report:
             for times in (self._seconds, self._before)
         )
         state = "FAILED" if gate in self._failed else "not finished" if self._left[gate] else "ok"
+        state = "no tests" if state == "ok" and gate not in self._left else state
         state = "known" if state == "ok" and gate in self._known else state
-        row = f"{gate.name:<10} {state:<7} {seconds:6.1f} s   budget {gate.budget:4g} s"
+        row = f"{gate.name:<10} {state:<8} {seconds:6.1f} s   budget {gate.budget:4g} s"
         row += f"   last time {before:6.1f} s" if before else ""
         return row + ("   over its budget" if seconds > gate.budget else "")
 

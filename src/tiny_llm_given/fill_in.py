@@ -67,7 +67,7 @@ def _answer(source: str, given: dict[str, Any], longest: int) -> dict[str, str]:
         return {"refusal": str(error)[:longest]}
     except Exception as error:  # a template can raise any exception
         return {"error": f"fails with {type(error).__name__}: {error}"[:longest]}
-    return {"text": text} if len(text) <= longest else {"error": f"writes more than {longest} letters"}
+    return {"text": text} if len(text) <= longest else {"error": f"writes more than {longest} characters"}
 
 
 def main() -> None:

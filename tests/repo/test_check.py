@@ -135,6 +135,21 @@ def test_a_failure_is_named_at_once_and_at_the_end(small):
     assert "to repeat this run: ./course check --seed 7\n" in run.stdout
 
 
+def test_a_file_that_cannot_be_imported_fails_its_gate(small):
+    (small / "tests/test_slow_two.py").write_text("import nothing_has_this_name\n")
+    run = check(small)
+    assert run.returncode != 0
+    assert "\nFAILED tests/test_slow_two.py\n" in run.stdout
+    assert re.search(r"slow +FAILED", run.stdout)
+    assert re.search(r"quick +ok", run.stdout)
+
+
+def test_a_gate_without_chosen_tests_is_not_ok(small):
+    run = check(small, "--", "-k", "test_quick")
+    assert re.search(r"quick +ok", run.stdout)
+    assert re.search(r"slow +no tests", run.stdout)
+
+
 def test_a_part_is_repeated_as_that_part(small):
     line = "to repeat this run: ./course check quick --seed 7 -- -k 'one or two'\n"
     assert line in check(small, "--without", "slow", "--seed", "7", "--", "-k", "one or two").stdout

@@ -166,7 +166,7 @@ DAMAGED: dict[str, tuple[Change, str]] = {
     "a long name": (edit_weights(**{"x" * 10**5: [1.0]}), "1 unexpected: xxxx"),
     "many axes": (edit_weights(model__norm__weight=np.ones([1] * 50 + [128])), "1 of the wrong shape: model.norm"),
     # the tokenizer
-    "a token of 50 MB": (added("x" * 50_000_000), "expected at most 1,000 letters in each, got 50,000,000"),
+    "a token of 50 MB": (added("x" * 50_000_000), "expected at most 1,000 characters in each, got 50,000,000"),
     "many tokens": (added(*map(str, range(20_000))), "added_tokens: expected a list of at most 20,000 tokens"),
     "an end of 50 MB": (
         edit(TEMPLATE, eos_token="x" * 50_000_000),

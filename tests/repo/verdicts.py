@@ -163,7 +163,7 @@ def compute(day: Day, task: TaskId | None = None) -> Computed:
         timeout=3600,
     )
     if run.returncode:
-        raise AssertionError(run.stdout[-4000:] + run.stderr[:4000])  # a crash's first lines say what happened
+        raise AssertionError(run.stdout[-4000:] + _ends(run.stderr))
     tables, failures, inputs = (
         json.loads((out / f"{name}.json").read_text(encoding="utf-8")) for name in ("mistakes", "variants", "inputs")
     )
@@ -174,6 +174,11 @@ def compute(day: Day, task: TaskId | None = None) -> Computed:
     problems = [*problems_of_mistakes(rows), *problems_of_variants(right, failures)]
     problems += [] if task else problems_of_first_tests(tables)
     return Computed(Verdicts(rejected, accepted), tuple(problems), tuple(inputs))
+
+
+def _ends(text: str) -> str:
+    """Return the beginning and the end of a long text: a crash says first what happened, and a traceback last."""
+    return text if len(text) <= 8000 else f"{text[:4000]}\n[...]\n{text[-4000:]}"
 
 
 def problems_of_mistakes(rows: dict[str, Any]) -> Iterator[str]:

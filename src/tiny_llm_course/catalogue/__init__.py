@@ -60,11 +60,15 @@ def _entry(entry: dict[str, Any]) -> Entry:
         TaskId.parse(entry["id"]),
         (first, second, third),
         entry["learned"],
-        tuple(_mistake(mistake) for mistake in entry.get("mistakes", [])),  # a student's copy has no mistakes
+        tuple(
+            _mistake(mistake, entry["id"]) for mistake in entry.get("mistakes", [])
+        ),  # a student's copy has no mistakes
     )
 
 
-def _mistake(entry: dict[str, Any]) -> Mistake:
+def _mistake(entry: dict[str, Any], task: str) -> Mistake:
+    if missing := {"id", "edits", "en", "ja"} - entry.keys():
+        raise ValueError(f"{task}, mistake {entry.get('id')!r}: missing: {', '.join(sorted(missing))}")
     return Mistake(
         entry["id"],
         tuple((old, new) for old, new in entry["edits"]),

@@ -48,7 +48,6 @@ Name = Annotated[str, typer.Argument(metavar="|".join(BUNDLED))]
 WORK = Path("build/models")
 OUT = Path(__file__).parents[1]
 TOKENIZER_DOCUMENTS, SMOKE_TOKENIZER_DOCUMENTS = 6000, 240
-MORE_STORIES = ("own", "rare")  # stories that are added to the last stages of a model that learns from its own stories
 SMOKE_TEXT_TOKENS = 24  # the most tokens that a model adds to a text
 
 
@@ -81,11 +80,10 @@ def corpus(work: Work = WORK, share: Share = 1, smoke: Smoke = False) -> None:
 def train(name: Name, work: Work = WORK, out: Out = OUT, share: Share = 1, smoke: Smoke = False) -> None:
     """Train one model and write its checkpoint."""
     from .checkpoint import mix_in, write_checkpoint  # need PyTorch
-    from .improving import write_own_stories, write_rare_stories
+    from .improving import WRITE
     from .trainer import Part, Trainer, joined_logs
 
     recipe = _recipe(name, smoke)
-    write_more = {"own": (write_own_stories, recipe.own_stories), "rare": (write_rare_stories, recipe.rare_stories)}
     corpus(work, share, smoke)
     stages, out = _stages(share, smoke), _out(out, work, smoke)
     work = _work(work, smoke)
@@ -93,23 +91,21 @@ def train(name: Name, work: Work = WORK, out: Out = OUT, share: Share = 1, smoke
     tokenizer = Tokenizer.from_file(str(work / "tokenizer.json"))
     texts = [shards(work, stages, number) for number in range(len(stages))]
     parts = [Part(stage, chunks(paths)) for stage, paths in zip(stages, texts, strict=True)]
-    before = len(parts) - len(MORE_STORIES) if recipe.own_stories else len(parts)
+    before = len(parts) - len(recipe.more_stories)
     trainers = [Trainer(recipe, parts[:before], work / name, teacher=_teacher(recipe, out))]
     _run(name, trainers[-1])
-    for number in range(before, len(parts)):
-        kind = MORE_STORIES[number - before]
+    for number, (kind, count) in enumerate(recipe.more_stories.items(), before):
         trained = work / name / f"before-{kind}"
         more = [work / f"{kind}-{name}-{part}.npz" for part in range(len(parts[number].chunks))]
         write_checkpoint(trained, recipe, trainers[-1].model, tokenizer)
         if not more[-1].exists():
             with console.status(name) as status:
-                write, count = write_more[kind]
-                write(trained, more, count, status.update, _text_tokens(smoke))
+                WRITE[kind](trained, more, count, status.update, _text_tokens(smoke))
         part = Part(stages[number], chunks(texts[number], more))
         trainers.append(Trainer(recipe, [part], work / f"{name}-{kind}", start=trained))
         _run(f"{name}, with {kind} stories", trainers[-1])
     if recipe.kept:
-        mix_in(trainers[-1].model, work / name / f"before-{MORE_STORIES[-1]}", recipe.kept)
+        mix_in(trainers[-1].model, work / name / f"before-{[*recipe.more_stories][-1]}", recipe.kept)
     write_checkpoint(out / name, recipe, trainers[-1].model, tokenizer)
     (out / name / "training.jsonl").write_text(joined_logs(trainers), encoding="utf-8")
     shutil.copy(work / name / ORIGIN, out / name)

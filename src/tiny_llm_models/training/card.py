@@ -194,20 +194,21 @@ def _count(tokens: float, language: int) -> str:
 def _more(recipe: Recipe, language: int) -> str:
     """Return the sentences about steps that only this model's training has."""
     parts = []
-    if recipe.own_stories:
+    if recipe.more_stories:
+        own, rare = (2 * recipe.more_stories[kind] for kind in ("own", "rare"))  # in both languages
         parts.append(
             (
                 f" The third stage also has stories of the model's own: after the second stage, the model told "
-                f"{2 * recipe.own_stories:,} stories, and those in which the checker found no fault were added. At a "
+                f"{own:,} stories, and those in which the checker found no fault were added. At a "
                 f"temperature below 1, a model tells frequent plots even more often. So before the last stage, the "
-                f"plots of its stories were counted, and {2 * recipe.rare_stories:,} stories of the program were added "
+                f"plots of its stories were counted, and {rare:,} stories of the program were added "
                 f"to the last stage, most of them with plots that the model told rarely. The finished weights are an "
                 f"average: {100 * (1 - recipe.kept):.0f} % of the weights after the last stage and "
                 f"{100 * recipe.kept:.0f} % of those before it.",
-                f"第 3 段階には、第 2 段階を終えたモデル自身に語らせた {2 * recipe.own_stories:,} 編の物語のうち、"
+                f"第 3 段階には、第 2 段階を終えたモデル自身に語らせた {own:,} 編の物語のうち、"
                 f"チェッカーが誤りを見つけなかったものも加えています。1 より低い温度では、よく出る筋がさらに多く"
                 f"選ばれます。そこで最後の段階の前にモデルが語った筋を数え、まれな筋を中心に、プログラムの物語を "
-                f"{2 * recipe.rare_stories:,} 編、最後の段階に加えました。完成した重みは、最後の段階の前の重み "
+                f"{rare:,} 編、最後の段階に加えました。完成した重みは、最後の段階の前の重み "
                 f"{100 * recipe.kept:.0f} % と後の重み {100 * (1 - recipe.kept):.0f} % の加重平均です。",
             )
         )

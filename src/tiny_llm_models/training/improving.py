@@ -18,7 +18,7 @@ from .corpus import write_shard
 from .encoding import Encoder
 from .sampling import LIMIT, Sampler, Settings
 
-__all__ = ["best_settings", "try_settings", "write_own_stories", "write_rare_stories"]
+__all__ = ["WRITE", "best_settings", "try_settings", "write_own_stories", "write_rare_stories"]
 
 TEMPERATURES, MIN_PS = (0.5, 0.7, 0.85, 1.0), (0.0, 0.05, 0.1, 0.2)
 _AS_GOOD = 0.01  # a share of faultless stories that is at most this much below the greatest is good enough
@@ -109,6 +109,10 @@ def write_rare_stories(
         plots = random.choices(list(words.plots), weights, k=stories)
         documents += [only_story(tell(words, random, Wish(plot=plot))) for plot in plots]
     _write(documents, paths, sampler, "rare stories")
+
+
+# The functions that write the stories added to the last stages, keyed by the kind of story.
+WRITE = {"own": write_own_stories, "rare": write_rare_stories}
 
 
 def _write(documents: list[Document], paths: Sequence[Path], sampler: Sampler, seed: str) -> None:

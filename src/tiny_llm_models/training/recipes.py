@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..storyteller.documents import Mix
@@ -42,8 +43,8 @@ class Recipe:
     learning_rate: float
     every: int = 1  # the model is trained on one in this many documents
     teacher: str = ""  # the model whose predictions this model learns along with the text
-    own_stories: int = 0  # stories sampled per language; the third stage also uses those that the checker accepts
-    rare_stories: int = 0  # the program's stories per language in the last stage, most of them with rare plots
+    more_stories: Mapping[str, int] = field(default_factory=dict)  # stories per language that are made just before the
+    # last stages and added to them, one kind per stage. The kinds are the keys of `improving.WRITE`.
     kept: float = 0  # the share of the weights from before the last stage in the finished weights
     seed: int = 0
 
@@ -78,8 +79,7 @@ RECIPES = {
         kv_heads=2,
         tied=True,
         learning_rate=5e-3,
-        own_stories=3000,
-        rare_stories=60_000,
+        more_stories={"own": 3000, "rare": 60_000},
         kept=0.1,
     ),
     "story-draft": Recipe(
@@ -130,8 +130,7 @@ SMOKE = {
         heads=2,
         kv_heads=1,
         every=min(recipe.every, 2),
-        own_stories=min(recipe.own_stories, 4),
-        rare_stories=min(recipe.rare_stories, 8),
+        more_stories={kind: min(count, 8) for kind, count in recipe.more_stories.items()},
     )
     for name, recipe in RECIPES.items()
 }
