@@ -373,7 +373,7 @@ HOSTILE = {
     ),
     "number": ("{% set n = 9 %}{{ n ** (n ** n) }}", "takes longer than 0.5 s"),
     "text": ("{{ 'x' * 10 ** 9 }}", "takes too much memory" if sys.platform == "linux" else "writes more than"),
-    "long": ("{{ 'x' * 10 ** 7 }}", "writes more than 4194304 letters"),
+    "long": ("{{ 'x' * 10 ** 7 }}", "writes more than 4194304 characters"),
     "zero": ("{{ 1 / 0 }}", "fails with ZeroDivisionError: division by zero"),
     "recursive": ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "fails with RecursionError"),
     "raises": ("{{ raise_exception('no systems') }}", "refuses them: no systems"),

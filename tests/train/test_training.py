@@ -24,7 +24,6 @@ from tiny_llm_models.hf_format import END
 from tiny_llm_models.storyteller import LANGUAGES, Wish, lexicon, tell
 from tiny_llm_models.storyteller.reading import read
 from tiny_llm_models.training import freedom
-from tiny_llm_models.training.__main__ import MORE_STORIES
 from tiny_llm_models.training.answers import answers
 from tiny_llm_models.training.checkpoint import mix_in, write_checkpoint, write_defaults
 from tiny_llm_models.training.corpus import shards
@@ -78,7 +77,7 @@ def checkpoint(work: Path) -> Path:
 
 def new_trainer(work: Path, folder: Path, name: str = "story", **more: Path) -> Trainer:
     """The training before the model tells its own stories."""
-    stages = SMOKE_STAGES[: -len(MORE_STORIES)]
+    stages = SMOKE_STAGES[: -len(SMOKE["story"].more_stories)]
     parts = [Part(stage, [shards(work, SMOKE_STAGES, number)]) for number, stage in enumerate(stages)]
     return Trainer(SMOKE[name], parts, folder, **more)
 
