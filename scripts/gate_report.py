@@ -107,7 +107,7 @@ class _Report:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:  # for example, because of an error in the file's imports
             file = report.nodeid.partition("::")[0]
-            self._failed |= {gate for gate in _chosen() if file in {path.partition("::")[0] for path in gate.paths()}}
+            self._failed |= {gate for gate in _chosen() if file in gate.files()}
             _say(f"FAILED {file}")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -151,12 +151,18 @@ class _Report:
             sum(of_test for test, of_test in times.items() if gate_of(test) == gate)
             for times in (self._seconds, self._before)
         )
-        state = "FAILED" if gate in self._failed else "not finished" if self._left[gate] else "ok"
-        state = "no tests" if state == "ok" and gate not in self._left else state
-        state = "known" if state == "ok" and gate in self._known else state
-        row = f"{gate.name:<10} {state:<8} {seconds:6.1f} s   budget {gate.budget:4g} s"
+        row = f"{gate.name:<10} {self._state(gate):<8} {seconds:6.1f} s   budget {gate.budget:4g} s"
         row += f"   last time {before:6.1f} s" if before else ""
         return row + ("   over its budget" if seconds > gate.budget else "")
+
+    def _state(self, gate: Gate) -> str:
+        if gate in self._failed:
+            return "FAILED"
+        if self._left[gate]:
+            return "not finished"
+        if gate in self._known:
+            return "known"
+        return "ok" if gate in self._left else "no tests"
 
 
 def _say(line: str) -> None:

@@ -44,6 +44,10 @@ class Gate:
             found += [f"{path.relative_to(ROOT)}{separator}{test}" for path in sorted(ROOT.glob(file))]
         return found
 
+    def files(self) -> set[str]:
+        """Return the files and folders with the gate's tests, as paths in the repository."""
+        return {path.partition("::")[0] for path in self.paths()}
+
     def has(self, test: str) -> bool:
         """Tell whether a test belongs to this gate. test: the test's node id in pytest."""
         return any(test == path or test.startswith((f"{path}/", f"{path}::", f"{path}[")) for path in _paths_of(self))
@@ -64,7 +68,7 @@ def _paths_of(gate: Gate) -> list[str]:
 @cache
 def _used_by(gate: Gate) -> set[str]:
     """Return the files outside src/ that a gate's tests use, directly or through other files."""
-    tests = {path.partition("::")[0] for path in gate.paths()} | {"tests/conftest.py", "tests/repo/conftest.py"}
+    tests = gate.files() | {"tests/conftest.py", "tests/repo/conftest.py"}
     files = (file for test in tests if (file := ROOT / test).is_file())
     return {str(file.relative_to(ROOT)) for file in reachable(files, _uses)}
 

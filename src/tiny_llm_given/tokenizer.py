@@ -48,8 +48,9 @@ def _check_files(path: Path) -> None:
         raise ValueError(f"{file}: added_tokens: expected a list of at most {_MOST_ADDED:,} tokens")
     contents = [str(token.get("content", "")) for token in added if isinstance(token, Mapping)]
     if (longest := max(map(len, contents), default=0)) > _LONGEST_ADDED:
-        limit = f"expected at most {_LONGEST_ADDED:,} characters in each, got {longest:,}"
-        raise ValueError(f"{file}: added_tokens: {limit}")
+        raise ValueError(
+            f"{file}: added_tokens: expected at most {_LONGEST_ADDED:,} characters in each, got {longest:,}"
+        )
     for name in _SMALL:
         if (path / name).exists() and (size := (path / name).stat().st_size) > _MOST_BYTES:
             raise ValueError(f"{path / name}: expected at most {_MOST_BYTES:,} bytes, got {size:,}")

@@ -80,7 +80,7 @@ class SimpleMultiHeadAttention:
 def causal_mask(L: int, S: int, dtype: mx.Dtype = mx.float32) -> mx.array:
     """Make the additive mask that hides from each query all keys at later positions.
 
-    The L queries are the last L of S positions: query i is at position S - L + i.
+    The queries are at the last L of S positions: query i is at position S - L + i.
     Shapes: -> L x S. Element (i, j) is 0 if query i may see key j, and -inf otherwise.
 
     Raises:

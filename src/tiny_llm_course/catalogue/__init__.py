@@ -60,9 +60,8 @@ def _entry(entry: dict[str, Any]) -> Entry:
         TaskId.parse(entry["id"]),
         (first, second, third),
         entry["learned"],
-        tuple(
-            _mistake(mistake, entry["id"]) for mistake in entry.get("mistakes", [])
-        ),  # a student's copy has no mistakes
+        # A student's copy has no mistakes.
+        tuple(_mistake(mistake, entry["id"]) for mistake in entry.get("mistakes", [])),
     )
 
 

@@ -2,7 +2,7 @@
 //
 // query and out: heads of L rows of D numbers of type T; key and value: heads of S rows, each for `group` heads of
 // queries. Inputs may be views: strides say how far apart two heads, two rows and two numbers of a row are, counted in
-// numbers. causal: whether the L queries are the last L of S positions, so that a query sees no key after its own
+// numbers. causal: whether the queries are at the last L of S positions, so that a query sees no key after its own
 // position.
 
 constant constexpr uint LANES = 32;
