@@ -18,6 +18,7 @@ from .sampling_params import SamplingParams
 __all__ = ["BatchSampler", "Settings", "penalise", "sample_rows"]
 
 _FIRST = 256  # how many of a row's largest logits the filters look at first
+_LARGEST = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Settings:
     def of(cls, params: Sequence[SamplingParams]) -> "Settings":
         return cls(
             np.array([each.temperature for each in params], np.float32),
-            np.array([each.top_k for each in params], np.int64),
+            np.array([min(each.top_k, _LARGEST) for each in params], np.int64),
             np.array([each.top_p for each in params], np.float64),
             np.array([each.min_p for each in params], np.float64),
         )

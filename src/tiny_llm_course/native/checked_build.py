@@ -31,7 +31,9 @@ CHECKED = (
     "-D_GLIBCXX_ASSERTIONS",
     "-D_LIBCPP_HARDENING_MODE=_LIBCPP_HARDENING_MODE_FAST",
 )
-WARNING = ("-O2", "-Wall", "-Wextra", "-Wno-sign-compare")  # GCC and Clang find more problems when they optimise
+# GCC and Clang find more problems when they optimise. A function may have parameters that it will use only once a task
+# in it is written.
+WARNING = ("-O2", "-Wall", "-Wextra", "-Wno-sign-compare", "-Wno-unused-parameter")
 SET = ("-O0", "-shared")  # -O0, since an optimising GCC 12 sets a loop's variables only once
 
 
