@@ -18,7 +18,7 @@ from .sampling_params import SamplingParams
 __all__ = ["BatchSampler", "Settings", "penalise", "sample_rows"]
 
 _FIRST = 256  # how many of a row's largest logits the filters look at first
-_LARGEST = np.iinfo(np.int64).max
+_LARGEST = 2**63 - 1  # an int64
 
 
 @dataclass(frozen=True)
