@@ -10,9 +10,12 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
+import mlx.core as mx
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -25,8 +28,9 @@ from tiny_llm_models.storyteller import LANGUAGES, Wish, lexicon, tell
 from tiny_llm_models.storyteller.reading import read
 from tiny_llm_models.training import freedom
 from tiny_llm_models.training.answers import answers
-from tiny_llm_models.training.checkpoint import mix_in, write_checkpoint, write_defaults
-from tiny_llm_models.training.corpus import shards
+from tiny_llm_models.training.checkpoint import mix_in, weights_of, write_checkpoint, write_defaults
+from tiny_llm_models.training.corpus import Corpus, shards
+from tiny_llm_models.training.draft_heads import HeadNetworks, HeadTrainer
 from tiny_llm_models.training.freedom import Told
 from tiny_llm_models.training.improving import best_settings, write_own_stories, write_rare_stories
 from tiny_llm_models.training.measure import Effort, measure, settings_of
@@ -35,6 +39,7 @@ from tiny_llm_models.training.origin import origin_row, read_origin
 from tiny_llm_models.training.recipes import RECIPES, SMOKE, SMOKE_STAGES
 from tiny_llm_models.training.sampling import GREEDY, Sampler, Settings, load_model
 from tiny_llm_models.training.trainer import Part, Trainer
+from tiny_llm_ref.serving.draft_heads import DraftHeads
 
 PIPELINE = [sys.executable, "-m", "tiny_llm_models.training"]
 KILLED = """
@@ -108,6 +113,39 @@ def test_what_is_made_is_not_made_again(work: Path):
     before = [file.stat().st_mtime_ns for file in files]
     subprocess.run([*PIPELINE, "all", "--smoke", "--work", str(work.parent)], check=True, timeout=3600)
     assert [file.stat().st_mtime_ns for file in files] == before
+
+
+# Draft heads
+
+
+def test_draft_heads_learn(work: Path, tmp_path: Path):
+    """They learn to guess better, and training that was stopped goes on."""
+    stage = SMOKE_STAGES[-1]
+    corpus = Corpus(shards(work, SMOKE_STAGES, len(SMOKE_STAGES) - 1), stage)
+    reports: list[tuple[float, list[float]]] = []
+    trainer = HeadTrainer(work / "checkpoints" / "story", corpus, tmp_path)
+    trainer.run(lambda done, right: reports.append((done, right)))
+    assert reports[-1][0] == 1
+    again = HeadTrainer(work / "checkpoints" / "story", corpus, tmp_path)
+    assert again.step == trainer.step > 0
+    for _ in range(30):
+        losses = again.learn(corpus.plan(1, "more")[0], 4e-3)
+    assert losses[0] > max(right[0] for _, right in reports if right)
+
+
+def test_draft_heads_are_what_the_engine_loads(work: Path):
+    subprocess.run([*PIPELINE, "heads", "story", "--smoke", "--work", str(work.parent)], check=True, timeout=3600)
+    path = work / "checkpoints" / "draft_heads" / "story.safetensors"
+    with safe_open(path, "numpy") as file:
+        assert file.metadata()["weights"] == weights_of(work / "checkpoints" / "story")
+    config = ModelConfig.from_pretrained(work / "checkpoints" / "story")
+    hidden, embedded = np.random.default_rng(0).standard_normal((2, 5, config.hidden_size)).astype(np.float32)
+    heads = HeadNetworks(config.hidden_size)
+    heads.load_state_dict({name: weight.float() for name, weight in load_file(path).items()})
+    with torch.no_grad():
+        expected = heads(torch.from_numpy(hidden), torch.from_numpy(embedded)).numpy()
+    found = DraftHeads(mx.load(str(path)))(hidden, embedded)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
 # Training

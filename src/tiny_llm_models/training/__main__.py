@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,6 +49,7 @@ Name = Annotated[str, typer.Argument(metavar="|".join(BUNDLED))]
 WORK = Path("build/models")
 OUT = Path(__file__).parents[1]
 TOKENIZER_DOCUMENTS, SMOKE_TOKENIZER_DOCUMENTS = 6000, 240
+HEAD_DOCUMENTS = 20_000  # documents from which draft heads learn
 SMOKE_TEXT_TOKENS = 24  # the most tokens that a model adds to a text
 
 
@@ -110,6 +112,28 @@ def train(name: Name, work: Work = WORK, out: Out = OUT, share: Share = 1, smoke
     (out / name / "training.jsonl").write_text(joined_logs(trainers), encoding="utf-8")
     shutil.copy(work / name / ORIGIN, out / name)
     console.print(f"{name}: {out / name}")
+
+
+@app.command()
+def heads(name: Name, work: Work = WORK, out: Out = OUT, share: Share = 1, smoke: Smoke = False) -> None:
+    """Train draft heads, which guess the next tokens of a finished model."""
+    from .corpus import Corpus
+    from .draft_heads import HeadTrainer  # needs PyTorch
+
+    _recipe(name, smoke)
+    commit = commit_of(Path(__file__).parent)
+    stages, out = _stages(share, smoke), _out(out, work, smoke)
+    stages = (*stages[:-1], replace(stages[-1], documents=min(HEAD_DOCUMENTS, stages[-1].documents), batch_tokens=8192))
+    work = _work(work, smoke)
+    shutil.copy(out / name / "tokenizer.json", work)
+    with _progress("corpus for draft heads", stages[-1].documents) as advance:
+        write_shards(work, stages, len(stages) - 1, advance)
+    trainer = HeadTrainer(out / name, Corpus(shards(work, stages, len(stages) - 1), stages[-1]), work / name)
+    with _training_progress(f"draft heads of {name}") as show:
+        trainer.run(lambda done, right: show(done, " / ".join(f"{share:.0%}" for share in right)))
+    path = out / "draft_heads" / f"{name}.safetensors"
+    trainer.write(path, script=script_of(sys.argv[1:]), commit=commit)
+    console.print(f"draft heads of {name}: {path}")
 
 
 @app.command()
@@ -186,8 +210,9 @@ def _text_tokens(smoke: bool) -> int:
     return SMOKE_TEXT_TOKENS if smoke else LIMIT
 
 
-def _run(name: str, trainer: Trainer) -> None:
-    """Train to the end, and show the progress."""
+@contextmanager
+def _training_progress(name: str) -> Iterator[Callable[[float, str], Any]]:
+    """Show the progress of a training run: the share that is done, and a text."""
     with Progress(
         TextColumn(f"{name}: {{task.description}}"),
         BarColumn(),
@@ -196,12 +221,18 @@ def _run(name: str, trainer: Trainer) -> None:
         console=console,
     ) as progress:
         task = progress.add_task("", total=1)
-        progress.update(task, completed=trainer.done)
+        yield lambda done, text: progress.update(task, completed=done, description=text)
+
+
+def _run(name: str, trainer: Trainer) -> None:
+    """Train to the end, and show the progress."""
+    with _training_progress(name) as show:
+        show(trainer.done, "")
 
         def report(known: Figures) -> None:
             figures = {"loss": ".3f", "answers": ".3f", "speed": ",.0f"}
             parts = [f"{name} {known[name]:{form}}" for name, form in figures.items() if known.get(name) is not None]
-            progress.update(task, completed=trainer.done, description=", ".join(parts))
+            show(trainer.done, ", ".join(parts))
 
         trainer.run(report)
 
