@@ -633,6 +633,9 @@ class Says:
         said = left.pop(0) if left else []
         return said if not isinstance(said, list) else draft_of(self.impl, said[:count])
 
+    def observe(self, chunks, chosen):
+        pass
+
     def forget(self, request):
         self.forgotten.append(request.id)
 
@@ -650,6 +653,9 @@ class Knows:
         text, length = self.texts[request.id], len(list(request.tokens))
         said = text[length : length + count]
         return [(token + 1) % 256 if self.random.random() < self.wrong else token for token in said]
+
+    def observe(self, chunks, chosen):
+        pass
 
     def forget(self, request):
         pass

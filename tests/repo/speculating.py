@@ -3,15 +3,17 @@
 from functools import cache
 
 import mlx.core as mx
+import numpy as np
 
 from tiny_llm_given.config import ModelConfig
 from tiny_llm_given.weights import expected_shapes
 from tiny_llm_models.untrained import random_weights, untrained_config
 from tiny_llm_ref.models import build_model
+from tiny_llm_ref.serving.draft_heads import DraftHeads
 from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.speculative import Speculative
 
-__all__ = ["model_of", "speculative"]
+__all__ = ["model_of", "random_heads", "speculative"]
 
 
 SMALL = 6  # tokens of a vocabulary
@@ -29,6 +31,18 @@ def model_of(seed, vocab_size=SMALL, layers=1, context=64):
         if name.startswith("lm_head"):  # so that no token is certain
             weights[name] *= 0.4
     return build_model(config, weights)
+
+
+def random_heads(hidden_size, count=4, width=3, seed=0):
+    """Return draft heads that guess at random, but not always the same token."""
+    draw = np.random.default_rng(seed).standard_normal
+    return DraftHeads(
+        {
+            "eh_proj.weight": mx.array(draw((count * width, 2 * hidden_size)).astype(np.float32)),
+            "out_proj.weight": mx.array(draw((count, hidden_size, width)).astype(np.float32)),
+            "out_proj.bias": mx.array(draw((count, hidden_size)).astype(np.float32)),
+        }
+    )
 
 
 def speculative(model, scheduler, drafter, num_drafts=4, observers=(), is_checked=False):

@@ -1,12 +1,13 @@
 """Speculative decoding with many requests: greedy texts, caches, failures."""
 
 import random
+from copy import copy
 from functools import cache
 
 import mlx.core as mx
 import numpy as np
 import pytest
-from speculating import model_of, speculative
+from speculating import model_of, random_heads, speculative
 
 from tiny_llm_given.weights import expected_shapes
 from tiny_llm_models.untrained import random_weights
@@ -15,7 +16,8 @@ from tiny_llm_ref.kv_cache import KVCache
 from tiny_llm_ref.models import build_model
 from tiny_llm_ref.serving.batched_cache import BatchedKVCache
 from tiny_llm_ref.serving.distributions import sampler_of
-from tiny_llm_ref.serving.drafters import Draft, ModelDrafter, NGramDrafter
+from tiny_llm_ref.serving.draft_heads import HeadDrafter
+from tiny_llm_ref.serving.drafters import Draft, Drafter, ModelDrafter, NGramDrafter
 from tiny_llm_ref.serving.page_pool import PagePool
 from tiny_llm_ref.serving.paged_cache import PagedKVCache
 from tiny_llm_ref.serving.prefix_cache import PrefixCache
@@ -105,12 +107,12 @@ def assert_as_alone(model, requests):
 
 
 @pytest.mark.parametrize("where", ["slots", "pages", "few pages", "prefix", "few prefix"])
-@pytest.mark.parametrize("drafting", ["n-gram", "slots", "few pages", "prefix"])
+@pytest.mark.parametrize("drafting", ["n-gram", "heads", "slots", "few pages", "prefix"])
 def test_any_traffic(where, drafting):
     """With any caches of both models, greedy requests get the results that they get alone, and nothing is left."""
     seed = len(where + drafting)
-    model = model_of(1, 40, LAYERS)
-    drafter = NGramDrafter() if drafting == "n-gram" else ModelDrafter(near(1, 0.15), cache_of(drafting))
+    model = copy(model_of(1, 40, LAYERS))  # draft heads change the model's norm
+    drafter = drafter_of(drafting, model)
     cache, requests = cache_of(where), requests_of(seed)
     engine = speculative(model, scheduler_of(cache), drafter, 4, is_checked=True)
     serve(engine, requests, seed)
@@ -120,8 +122,16 @@ def test_any_traffic(where, drafting):
     )
     assert 0 < accepted < drafted, "some guesses are right, and some are not"
     cache.check_integrity([])
-    if drafting != "n-gram":
+    if isinstance(drafter, ModelDrafter):
         drafter.cache.check_integrity([])
+
+
+def drafter_of(name, model):
+    if name == "n-gram":
+        return NGramDrafter()
+    if name == "heads":
+        return HeadDrafter(model, random_heads(model.config.hidden_size))
+    return ModelDrafter(near(1, 0.15), cache_of(name))
 
 
 def test_little_memory_preempts():
@@ -257,14 +267,11 @@ class NewLists(PagedKVCache):
         return super().reserve(stored, count)
 
 
-class Sevens:
+class Sevens(Drafter):
     """A drafter that always guesses 7."""
 
     def propose(self, wanted):
         return [Draft([7] * count) for _, count in wanted]
-
-    def forget(self, request):
-        """Do nothing: this drafter keeps nothing."""
 
 
 def test_a_chunk_has_the_pages_of_its_guesses():

@@ -47,6 +47,7 @@ def probabilities(params: SamplingParams, logits: mx.array, tokens: Sequence[Seq
     Raises:
         FloatingPointError: a logit is NaN or infinite.
     """
+    logits = logits.astype(mx.float32)
     check_finite(logits)
     if params.repetition_penalty != 1:
         rows = [
@@ -58,7 +59,7 @@ def probabilities(params: SamplingParams, logits: mx.array, tokens: Sequence[Seq
         certain = np.zeros(logits.shape, np.float32)
         certain[np.arange(len(certain)), np.array(greedy(logits))] = 1
         return certain
-    logits = apply_top_k(logits.astype(mx.float32) / params.temperature, params.top_k)
+    logits = apply_top_k(logits / params.temperature, params.top_k)
     logits = apply_min_p(apply_top_p(logits, params.top_p), params.min_p)
     return np.array(mx.softmax(logits, axis=-1))
 

@@ -10,6 +10,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from tiny_llm_models import draft_heads
+
 from ..base.reporting import needing
 from ..model.loaded_model import LoadedModel, Wanted, is_on_cpu
 from ..model.needs import needs_of_serving, open_stubs
@@ -20,9 +22,9 @@ from ..ui import CommandError, Messages, one_of, phrase, show_note
 from .engine_protocols import Engine as ServingEngine
 from .engine_protocols import Observer
 
-__all__ = ["KINDS", "NGRAM", "Kind", "Options", "Serving", "kinds_of", "missing"]
+__all__ = ["HEADS", "KINDS", "NGRAM", "Kind", "Options", "Serving", "kinds_of", "missing"]
 
-NGRAM = "ngram"  # in place of a model's name
+NGRAM, HEADS = "ngram", "heads"  # in place of a model's name
 SLOTS, BUDGET, PAGED_ATTENTION, PREFIXES, SPECULATION = 1, 2, 4, 5, 6  # days of week 3
 MEMORY = 4  # a cache may take 1 / MEMORY of the machine's memory
 NUMBER = 4  # the most bytes of an element in the cache
@@ -53,7 +55,8 @@ class Options:
 
     cache: the name of one of KINDS, or None for the last one in KINDS whose tasks are all done. pages: the number of
     pages, or None for as many as the requests need. draft: the model that guesses, NGRAM for guesses from the text
-    itself, or None for no guesses. num_drafts: the maximum number of guesses per request that a step checks.
+    itself, HEADS for guesses of the model's draft heads, or None for no guesses. num_drafts: the maximum number of
+    guesses per request that a step checks.
 
     Raises:
         CommandError: an option is out of range.
@@ -158,18 +161,28 @@ class Serving:
         decoding = self._module("batch_sampler").BatchSampler() if is_batched else self._module("decoding").Decoding()
         if self.options.draft is None:
             return decoding
-        make = self._module("speculative").Speculative
-        return make(self._drafter(longest), self.options.num_drafts, decoding)
+        make, count = self._module("speculative").Speculative, self.options.num_drafts
+        return make(self._drafter(longest), count, decoding, self._module("draft_length").DraftLength(count))
 
     def _drafter(self, longest: int) -> Any:
         module, draft = self._module("drafters"), self.options.draft
         if draft == NGRAM:
             return module.NGramDrafter()
+        if draft == HEADS:
+            return self._heads()
         loaded = LoadedModel(replace(self.options.wanted, model=str(draft)), option="--draft")
         size, expected = (model.config.vocab_size for model in (loaded.model, self.model))
         if size != expected:
             raise CommandError("draft_vocabulary", expected=expected, got=size, draft=draft)
         return module.ModelDrafter(loaded.model, self._cache(loaded, longest))
+
+    def _heads(self) -> Any:
+        import mlx.core as mx
+
+        module, path = self._module("draft_heads"), draft_heads(self.options.wanted.model)
+        if path is None:
+            raise CommandError("no_draft_heads", model=self.options.wanted.model)
+        return module.HeadDrafter(self.model, module.DraftHeads(mx.load(str(path)), self.model.config.rms_norm_eps))
 
     def _module(self, name: str) -> Any:
         return import_module(f"{self._package}.serving.{name}")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .serving import KINDS, NGRAM
+from .serving import HEADS, KINDS, NGRAM
 
 __all__ = ["Cache", "Check", "Draft", "MaxRunning", "NumDrafts", "PageSize", "Pages", "TokenBudget"]
 
@@ -33,8 +33,14 @@ Draft = Annotated[
     str | None,
     typer.Option(
         metavar="MODEL",
-        help=f"A smaller model that guesses tokens for a step to check, or {NGRAM} to guess from the text itself.",
+        help="What guesses tokens for a step to check: a smaller model, "
+        f"{NGRAM} for the text itself, or {HEADS} for the model's own draft heads, which only `story` has.",
     ),
 ]
-NumDrafts = Annotated[int, typer.Option(metavar="N", help="How many guesses a step checks per request.")]
+NumDrafts = Annotated[
+    int,
+    typer.Option(
+        metavar="N", help="The maximum number of guesses per request and step. Requests with wrong guesses get fewer."
+    ),
+]
 Check = Annotated[bool, typer.Option("--check", help="Check the scheduler and the cache after each step.")]

@@ -59,7 +59,7 @@ def norm_matmul(x: mx.array, norm: mx.array, panels: mx.array, eps: float) -> mx
     Shapes: x: N.. x E, norm: E, panels of O rows -> N.. x O.
     """
     shape = (*x.shape[:-1], panels.shape[0] * ROWS)
-    return _kernel("norm_matmul", panels)([x, norm, panels], [(shape, x.dtype)], [eps])[0]
+    return _kernel("norm_matmul", panels)([mx.contiguous(x), norm, panels], [(shape, x.dtype)], [eps])[0]
 
 
 def embed(tokens: mx.array, panels: mx.array, dtype: mx.Dtype) -> mx.array:

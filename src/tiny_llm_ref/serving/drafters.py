@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 
 from ..qwen2 import CausalLM
 from .batch import Batch, Chunk
 from .cache import RequestCache
+from .decoding import Chosen
 from .distributions import Probabilities, draw, probabilities
 from .engine import batch_logits
 from .request import Draft, Request
@@ -16,14 +16,18 @@ from .request import Draft, Request
 __all__ = ["Drafter", "ModelDrafter", "NGramDrafter", "propose_by_ngram"]
 
 
-class Drafter(Protocol):
-    """A source of guesses for several requests at a time."""
+class Drafter:
+    """A source of guesses for several requests at a time. This class guesses nothing."""
 
     def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Draft]:
         """Return a draft for each request: guesses of the tokens that follow the request's tokens.
 
         wanted: pairs of a request and the maximum number of guesses for it. A draft may have fewer guesses, or none.
         """
+        return [Draft([]) for _ in wanted]
+
+    def observe(self, chunks: Sequence[Chunk], chosen: Sequence[Chosen]) -> None:
+        """Learn from a step that the model has computed: the step's chunks, and what was chosen for each chunk."""
 
     def forget(self, request: Request) -> None:
         """Drop all data about a finished request."""
@@ -48,17 +52,17 @@ def propose_by_ngram(tokens: Sequence[int], count: int, longest: int = 3) -> lis
     return []
 
 
-class NGramDrafter:
+class NGramDrafter(Drafter):
     """A drafter that needs no model: it guesses with `propose_by_ngram`, which works well on repetitive text."""
 
     def __init__(self, longest: int = 3):
         self.longest = longest
 
     def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Draft]:
-        return [Draft(propose_by_ngram(request.tokens, count, self.longest)) for request, count in wanted]
-
-    def forget(self, request: Request) -> None:
-        """Do nothing: this drafter remembers nothing about a request."""
+        return [
+            Draft(propose_by_ngram(request.tokens, count, self.longest) if count > 0 else [])
+            for request, count in wanted
+        ]
 
 
 @dataclass
@@ -74,7 +78,7 @@ class _Copy:
     num_computed_tokens: int = 0
 
 
-class ModelDrafter:
+class ModelDrafter(Drafter):
     """A drafter that guesses with a smaller model, which has the same vocabulary and a cache of its own.
 
     copies: the parts of requests that the cache holds, keyed by request. A request outside the cache has no entry.

@@ -11,6 +11,7 @@ from .batch import Batch, Chunk
 from .cache import RequestCache
 from .decoding import Chosen, Decoding
 from .distributions import Probabilities, draw, probabilities
+from .draft_length import DraftLength
 from .drafters import Drafter
 from .request import Draft, Request
 
@@ -48,18 +49,25 @@ class Speculative(Decoding):
 
     The scheduler's budget counts neither the guesses nor the tokens that the drafter computes.
     drafter: the object that makes the guesses. num_drafts: how many guesses a request gets at most in a step. plain:
-    the `Decoding` that chooses the tokens of chunks without guesses.
+    the `Decoding` that chooses the tokens of chunks without guesses. length: the object that chooses the number of
+    guesses, up to num_drafts, for each request; None means that each request gets num_drafts guesses.
     """
 
-    def __init__(self, drafter: Drafter, num_drafts: int = 4, plain: Decoding | None = None):
+    def __init__(
+        self,
+        drafter: Drafter,
+        num_drafts: int = 4,
+        plain: Decoding | None = None,
+        length: DraftLength | None = None,
+    ):
         _check_num_drafts(num_drafts)
-        self.drafter, self.num_drafts = drafter, num_drafts
+        self.drafter, self.num_drafts, self.length = drafter, num_drafts, length
         self.plain = Decoding() if plain is None else plain
 
     def draft(self, batch: Batch, cache: RequestCache, max_length: int) -> Batch:
         """Let the drafter guess, in one call, for all chunks that need logits. Add the guesses to these chunks."""
         requests = [chunk.request for chunk in batch.chunks if chunk.num_logits]
-        wanted = [(request, self.wanted(request, max_length)) for request in requests]
+        wanted = [(request, self.wanted(request, max_length, len(requests))) for request in requests]
         for request, draft in zip(requests, self.drafter.propose(wanted), strict=True):
             request.draft = draft
         chunks = [
@@ -68,11 +76,13 @@ class Speculative(Decoding):
         ]  # `reserve` may have put the pages into a new list
         return Batch(chunks, batch.preempted)
 
-    def wanted(self, request: Request, max_length: int) -> int:
+    def wanted(self, request: Request, max_length: int, num_requests: int) -> int:
         """Return how many guesses are useful, at most num_drafts. max_tokens and max_length limit how many tokens the
-        request may still get, and one of these tokens needs no guess."""
+        request may still get, and one of these tokens needs no guess. num_requests: how many requests get tokens in
+        this step."""
         left = request.params.max_tokens - len(request.output)
-        return min(self.num_drafts, left - 1, max_length - request.num_tokens - 1)
+        count = self.num_drafts if self.length is None else self.length.choose(request, num_requests)
+        return min(self.num_drafts, count, left - 1, max_length - request.num_tokens - 1)
 
     def with_draft(self, chunk: Chunk, cache: RequestCache) -> Chunk:
         """Return the chunk with the guesses of `request.draft` after the chunk's tokens. The row of each guess needs
@@ -92,21 +102,28 @@ class Speculative(Decoding):
         return replace(chunk, tokens=[*chunk.tokens, *guesses], num_logits=1 + len(guesses))
 
     def choose(self, chunks: Sequence[Chunk], logits: mx.array) -> list[Chosen]:
-        """Call `next_tokens` for each chunk that has guesses, and `plain.choose` once for all other chunks."""
+        """Call `next_tokens` for each chunk that has guesses, and `plain.choose` once for all other chunks. Show the
+        result to the drafter."""
         ends = list(accumulate(chunk.num_logits for chunk in chunks))
         others = [i for i, chunk in enumerate(chunks) if chunk.num_logits <= 1]
-        rows = mx.array([ends[i] - 1 for i in others if chunks[i].num_logits], mx.int32)
-        plain = dict(zip(others, self.plain.choose([chunks[i] for i in others], logits[rows]), strict=True))
-        return [
+        rows = [ends[i] - 1 for i in others if chunks[i].num_logits]
+        left = logits if len(others) == len(chunks) else logits[mx.array(rows, mx.int32)]
+        plain = dict(zip(others, self.plain.choose([chunks[i] for i in others], left), strict=True))
+        chosen = [
             plain[i] if i in plain else self._choose(chunk, logits[end - chunk.num_logits : end])
             for i, (chunk, end) in enumerate(zip(chunks, ends, strict=True))
         ]
+        self.drafter.observe(chunks, chosen)
+        return chosen
 
     def _choose(self, chunk: Chunk, logits: mx.array) -> Chosen:
         try:
-            return self.next_tokens(chunk, logits)
+            tokens = self.next_tokens(chunk, logits)
         except Exception as error:
             return error
+        if self.length is not None:
+            self.length.note(chunk.request, chunk.num_logits - 1, len(tokens) - 1)
+        return tokens
 
     def next_tokens(self, chunk: Chunk, logits: mx.array) -> list[int]:
         """Return the next tokens, as `accept` says. Count in the request how many tokens were guessed for it, and how
@@ -128,6 +145,8 @@ class Speculative(Decoding):
     def forget(self, request: Request) -> None:
         self.drafter.forget(request)
         self.plain.forget(request)
+        if self.length is not None:
+            self.length.forget(request)
 
 
 def _check_num_drafts(num_drafts: int) -> None:
