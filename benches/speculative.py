@@ -1,12 +1,15 @@
 """Measures speculative decoding: tokens per second with and without guesses, and the share of guesses accepted.
 
-python benches/speculative.py            into results/speculative.json
-python benches/speculative.py --smoke    a few tokens; nothing is written
+python benches/speculative.py                 into results/speculative.json
+python benches/speculative.py --only pairs    measures one part, and keeps the other parts of the file
+python benches/speculative.py --smoke         a few tokens; nothing is written
 
-"pairs": `story` serves 1, 4 and 16 requests at the same time: with guesses by `story-draft`, with guesses found in the
-text itself (n-grams), and without guesses. Runs with and without guesses take turns, and the fastest run of each kind
-counts. In "stories", each prompt is the beginning of a story. In "a text twice", each prompt is a whole story followed
-by its own beginning, so the model copies the story.
+"pairs": `story` serves 1, 4 and 16 requests at the same time, in the form that `./course batch` uses by default (tuned
+layers, weights in bfloat16, activations in float32): with guesses of its draft heads, of `story-draft` or from the text
+itself (n-grams), and without guesses. Runs with and without guesses take turns, and the fastest run of each kind
+counts. Six requests come one after the other for each that runs. In "stories", each prompt is the beginning of a story.
+In "asked again", each request is a chat in which a question about a story is answered and then asked again. "adapts":
+whether each request's number of guesses adapts.
 
 "chances": guesses that are right with a given probability and cost no time show how much speed guessing can gain. The
 model has random weights in Qwen3-0.6B's shape. It makes the guesses itself, in time that is not counted, and some
@@ -14,7 +17,7 @@ guesses are then replaced by wrong ones.
 
 "steps": the time of a step in Qwen3-0.6B's shape, for several numbers of requests and of guesses per request.
 
-Each weight has 4 bits, and the layers are tuned.
+In "chances" and "steps", each weight has 4 bits, and the layers are tuned.
 """
 
 from __future__ import annotations
@@ -23,18 +26,24 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 import numpy as np
+from tokenizers import Tokenizer
 
 from tiny_llm_course.base.machine import about
-from tiny_llm_course.bench.models import bundled_model, random_model
+from tiny_llm_course.bench.models import random_model
 from tiny_llm_course.bench.timing import shortest
-from tiny_llm_models import evaluation
+from tiny_llm_models import bundled, draft_heads, evaluation
+from tiny_llm_models.hf_format import TURN_END
 from tiny_llm_native.extension import set_threads
+from tiny_llm_ref.models import load
 from tiny_llm_ref.serving.batch import Batch, Chunk
+from tiny_llm_ref.serving.draft_heads import DraftHeads, HeadDrafter
+from tiny_llm_ref.serving.draft_length import DraftLength
 from tiny_llm_ref.serving.drafters import Drafter, ModelDrafter, NGramDrafter
 from tiny_llm_ref.serving.engine import Engine, batch_logits
 from tiny_llm_ref.serving.page_pool import PagePool
@@ -49,13 +58,16 @@ RESULTS = Path(__file__).parent / "results" / "speculative.json"
 THREADS, PAGE_SIZE, ROUNDS, SECONDS = 2, 16, 3, 1.0
 COUNTS, GUESSES = (1, 4, 16), (0, 1, 2, 4, 8)
 NEW, BEGINNING, CONTEXT = 96, 24, 128  # in tokens: the output, a story's beginning, the cache of a step
-CASES = (  # drafter, text to continue, temperature, num_drafts
-    ("story-draft", "stories", 0.0, 2),
-    ("story-draft", "stories", 0.0, 4),
-    ("story-draft", "stories", 0.7, 4),
-    ("n-gram", "stories", 0.0, 4),
-    ("n-gram", "a text twice", 0.0, 4),
-    ("n-gram", "a text twice", 0.0, 8),
+IN_TURN = 6  # requests one after the other, for each that runs
+PARTS = ("pairs", "chances", "steps")
+CASES = (  # drafter, text to continue, temperature, num_drafts, adapts
+    ("heads", "stories", 0.0, 3, False),
+    ("heads", "stories", 0.0, 3, True),
+    ("heads", "stories", 0.7, 3, True),
+    ("story-draft", "stories", 0.0, 2, False),
+    ("n-gram", "stories", 0.0, 4, False),
+    ("n-gram", "stories", 0.0, 4, True),
+    ("n-gram", "asked again", 0.0, 4, False),
 )
 CHANCES = (0.5, 0.7, 0.9)  # the probability that a guess is right, with NUM_DRAFTS guesses per step
 NUM_DRAFTS = 4
@@ -64,29 +76,52 @@ NUM_DRAFTS = 4
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smoke", action="store_true", help="a few tokens; nothing is written")
+    parser.add_argument("--only", choices=PARTS, help="measure this part, and keep the other parts of the file")
     options = parser.parse_args()
     set_threads(THREADS)
-    cases, counts, new, rounds = (CASES[:5:4], (1, 3), 6, 1) if options.smoke else (CASES, COUNTS, NEW, ROUNDS)
-    bench = Pairs(new, max(counts))
-    pairs = []
-    for case in cases:
-        for count in counts:
-            pairs.append(bench.row(*case, count, rounds))
-            show(pairs[-1], "{drafter:11} {text:12} temperature {temperature:.1f}, {num_drafts} guesses")
-    model = random_model("tiny_llm_ref", is_small=options.smoke)
-    tune(model)
-    chances = []
-    for count in counts:
-        for chance in CHANCES:
-            chances.append(chance_row(model, count, chance, new, rounds))
-            show(chances[-1], "Qwen3-0.6B, {num_drafts} free guesses, each right with chance {chance:.1f}")
-    steps = step_costs(model, *(((1, 3), (0, 2)) if options.smoke else (COUNTS, GUESSES)))
-    for step in steps:
-        print(f"{step['requests']:3} requests, {step['guesses']} guesses each: {step['milliseconds']:8.2f} ms a step")
+    measured = measure([options.only] if options.only else PARTS, options.smoke)
     if not options.smoke:
         found = about("python benches/speculative.py", "mlx", "numpy") | {"threads": THREADS, "new": NEW}
-        found |= {"pairs": pairs, "chances": chances, "steps": steps}
-        RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        if options.only:
+            kept = json.loads(RESULTS.read_text(encoding="utf-8"))
+            if {name: kept[name] for name in found} != found:
+                parser.error("the other parts are from another machine or other versions: measure all parts")
+            found = kept
+        RESULTS.write_text(json.dumps(found | measured, indent=1) + "\n", encoding="utf-8")
+
+
+def measure(parts: Sequence[str], is_small: bool) -> dict[str, Any]:
+    """Measure parts of the results, and print each result."""
+    counts, new, rounds = ((1, 3), 6, 1) if is_small else (COUNTS, NEW, ROUNDS)
+    measured: dict[str, Any] = {}
+    if "pairs" in parts:
+        bench, measured["pairs"] = Pairs(new, max(counts)), []
+        for case in (CASES[:1] + CASES[3:5] + CASES[-1:]) if is_small else CASES:
+            for count in counts:
+                measured["pairs"].append(bench.row(*case, count, rounds))
+                show(
+                    measured["pairs"][-1], "{drafter:11} {text:11} temperature {temperature:.1f}, {num_drafts} guesses"
+                )
+    if parts == ["pairs"]:
+        return measured
+    model = random_model("tiny_llm_ref", is_small)
+    tune(model)
+    if "chances" in parts:
+        measured["chances"] = []
+        for count in counts:
+            for chance in CHANCES:
+                measured["chances"].append(chance_row(model, count, chance, new, rounds))
+                show(
+                    measured["chances"][-1],
+                    "Qwen3-0.6B, {num_drafts} free guesses, each right with chance {chance:.1f}",
+                )
+    if "steps" in parts:
+        measured["steps"] = step_costs(model, *(((1, 3), (0, 2)) if is_small else (COUNTS, GUESSES)))
+        for step in measured["steps"]:
+            print(
+                f"{step['requests']:3} requests, {step['guesses']} guesses each: {step['milliseconds']:8.2f} ms a step"
+            )
+    return measured
 
 
 class Pairs:
@@ -94,37 +129,61 @@ class Pairs:
 
     def __init__(self, new: int, count: int):
         self.new = new
-        self.model, tokenizer = bundled_model("tiny_llm_ref", "story")
-        self.small, _ = bundled_model("tiny_llm_ref", "story-draft")
-        stories = [tokenizer.encode(story) for story in evaluation.held_out_stories("english", count)]
+        self.model, tokenizer = load("story")
+        tune(self.model, mx.float32)
+        self.small, _ = load("story-draft")
+        tune(self.small, mx.float32)
+        self.heads = DraftHeads(mx.load(str(draft_heads("story"))))
+        stories = evaluation.held_out_stories("english", count * IN_TURN)
+        asked = evaluation.exams(
+            Tokenizer.from_file(str(bundled("story") / "tokenizer.json")), "english", "short", count * IN_TURN
+        )
         self.prompts = {
-            "stories": [story[:BEGINNING] for story in stories],
-            "a text twice": [[*story, *story[:BEGINNING]] for story in stories],
+            "stories": [tokenizer.encode(story)[:BEGINNING] for story in stories],
+            "asked again": [tokenizer.encode(again(exam)) for exam in asked],
         }
 
     def row(
-        self, drafter: str, text: str, temperature: float, num_drafts: int, count: int, rounds: int
+        self, drafter: str, text: str, temperature: float, num_drafts: int, adapts: bool, count: int, rounds: int
     ) -> dict[str, Any]:
-        self.serve(None, text, temperature, num_drafts, 1)  # so that no measured run compiles anything
-        case = {"drafter": drafter, "text": text, "temperature": temperature, "num_drafts": num_drafts}
-        found = in_turns(lambda who: self.serve(who, text, temperature, num_drafts, count), drafter, rounds)
-        return case | {"requests": count} | found
+        case = {
+            "drafter": drafter,
+            "text": text,
+            "temperature": temperature,
+            "num_drafts": num_drafts,
+            "adapts": adapts,
+            "requests": count,
+        }
+        self.serve(None, case)  # so that no measured run compiles anything
+        return case | in_turns(lambda who: self.serve(who, case), drafter, rounds)
 
-    def serve(
-        self, drafter: str | None, text: str, temperature: float, num_drafts: int, count: int
-    ) -> dict[str, float]:
-        """Serve `count` requests, with guesses unless `drafter` is None. Return the figures."""
+    def serve(self, drafter: str | None, case: dict[str, Any]) -> dict[str, float]:
+        """Serve requests, with guesses unless `drafter` is None. Return the figures."""
+        is_story = case["text"] == "stories"
+        count = case["requests"] * IN_TURN
         requests = [
-            Request(str(i), prompt, SamplingParams(self.new, temperature, seed=i, ignore_eos=True))
-            for i, prompt in enumerate(self.prompts[text][:count])
+            Request(str(i), prompt, SamplingParams(self.new, case["temperature"], seed=i, ignore_eos=is_story))
+            for i, prompt in enumerate(self.prompts[case["text"]][:count])
         ]
-        guesses = None if drafter is None else self.drafter(drafter, requests, num_drafts)
-        return serve(self.model, requests, guesses, num_drafts)
+        model = copy(self.model)  # draft heads change the model's norm
+        decoding = None
+        if drafter is not None:
+            length = DraftLength(case["num_drafts"]) if case["adapts"] else None
+            guesses = self.drafter(drafter, model, requests, case["num_drafts"])
+            decoding = Speculative(guesses, case["num_drafts"], length=length)
+        return serve(model, requests, decoding, case["num_drafts"], case["requests"])
 
-    def drafter(self, name: str, requests: Sequence[Request], num_drafts: int) -> Drafter:
+    def drafter(self, name: str, model: Any, requests: Sequence[Request], num_drafts: int) -> Drafter:
         if name == "n-gram":
             return NGramDrafter()
+        if name == "heads":
+            return HeadDrafter(model, self.heads)
         return ModelDrafter(self.small, pages_for(self.small, requests, num_drafts))
+
+
+def again(exam: evaluation.Exam) -> str:
+    """Return a chat in which a question was answered, and is asked again."""
+    return f"{exam.prompt}{exam.question.answer}{TURN_END}\n{evaluation.chat_prompt(exam.question.text)}"
 
 
 class Told(ModelDrafter):
@@ -152,7 +211,7 @@ def chance_row(model: Any, count: int, chance: float, new: int, rounds: int) -> 
         params = SamplingParams(new, ignore_eos=True)
         requests = [Request(str(i), prompt, params) for i, prompt in enumerate(prompts.tolist())]
         told = Told(chance, model, pages_for(model, requests, NUM_DRAFTS))
-        return serve(model, requests, told if who else None, NUM_DRAFTS)
+        return serve(model, requests, Speculative(told, NUM_DRAFTS) if who else None, NUM_DRAFTS, count)
 
     prompts = np.random.default_rng(0).integers(0, model.config.vocab_size, (count, BEGINNING))
     return {"chance": chance, "num_drafts": NUM_DRAFTS, "requests": count} | in_turns(run, "told", rounds)
@@ -174,19 +233,22 @@ def in_turns(run: Callable[[str | None], dict[str, float]], drafter: str, rounds
     }
 
 
-def serve(model: Any, requests: Sequence[Request], drafter: Drafter | None, num_drafts: int) -> dict[str, float]:
-    """Serve requests. Return the figures of all steps except the first, which reads the prompts."""
-    scheduler = Scheduler(pages_for(model, requests, num_drafts), len(requests))
-    engine = Engine(model, scheduler, decoding=None if drafter is None else Speculative(drafter, num_drafts))
+def serve(
+    model: Any, requests: Sequence[Request], decoding: Speculative | None, num_drafts: int, count: int
+) -> dict[str, float]:
+    """Serve requests, at most `count` at the same time. Return the figures of all steps except the first, which reads
+    prompts."""
+    engine = Engine(model, Scheduler(pages_for(model, requests, num_drafts), count), decoding=decoding)
     for request in requests:
         engine.add(request)
-    engine.step()  # reads the prompts
-    apart = getattr(drafter, "seconds", 0.0)
+    engine.step()  # reads the first prompts
+    told = getattr(decoding, "drafter", None)
+    apart = getattr(told, "seconds", 0.0)
     before, start, steps = tokens_of(requests), time.perf_counter(), 0
     while engine.has_work:
-        steps += len(engine.scheduler.running)
+        steps += sum(request.num_pending == 1 for request in engine.scheduler.running)
         engine.step()
-    seconds = time.perf_counter() - start - (getattr(drafter, "seconds", 0.0) - apart)
+    seconds = time.perf_counter() - start - (getattr(told, "seconds", 0.0) - apart)
     tokens = tokens_of(requests) - before
     drafted, accepted = (sum(getattr(each, f"num_{what}") for each in requests) for what in ("drafted", "accepted"))
     return {

@@ -12,6 +12,7 @@ __all__ = ["TABLES"]
 
 Word: TypeAlias = Callable[..., str]
 Rows: TypeAlias = list[list[str]]
+CASE = ("drafter", "text", "temperature", "num_drafts", "adapts")
 HOW = (" in pages", ", padded to the longest")  # how the keys and values of a request are kept
 
 
@@ -67,6 +68,23 @@ def chances(found: dict[str, Any], word: Word) -> Rows:
     return rows
 
 
+def drafters(found: dict[str, Any], word: Word) -> Rows:
+    """Return a row for each drafter and text, with a column of speed-ups for each number of requests."""
+    cases: dict[str, list[dict[str, Any]]] = {}
+    for row in found["pairs"]:
+        cases.setdefault(" ".join(str(row[key]) for key in CASE), []).append(row)
+    counts = sorted({row["requests"] for row in found["pairs"]})
+    columns = ("drafter", "text", "temperature", "guesses", "accepted", "tokens_per_step")
+    rows = [[*(word(column) for column in columns), *(word("with_requests", count=count) for count in counts)]]
+    for case in cases.values():
+        first = case[0]
+        guesses = word("up_to" if first["adapts"] else "always", count=first["num_drafts"])
+        what = [word(first["drafter"]), word(first["text"]), f"{first['temperature']:g}", guesses]
+        seen = [f"{100 * first['accepted']:.0f} %", f"{first['tokens_per_step']:.2f}"]
+        rows.append([*what, *seen, *(f"{row['speed_up']:.2f} x" for row in case)])
+    return rows
+
+
 def servers(found: dict[str, Any], word: Word) -> Rows:
     columns = ("weights", "clients", "server", "output_speed", "first_tokens", "between_tokens")
     rows = [[word(column) for column in columns]]
@@ -104,6 +122,7 @@ TABLES = {  # keyed by name: the file in benches/results, and the function that 
     "gaps": ("chunked_prefill_qwen3-0.6b", gaps),
     "first-tokens": ("prefix_cache_qwen3-0.6b", first_tokens),
     "chances": ("speculative", chances),
+    "drafters": ("speculative", drafters),
     "servers": ("server", servers),
     "server-load": ("server", load),
 }

@@ -91,22 +91,19 @@ def expected() -> None:
 
 
 def speed() -> None:
-    """Draw the measured speed-ups by probability and by drafter, and the cost of a step by number of requests."""
+    """Draw the measured speed-ups by probability, and the cost of a step by number of requests."""
     found = json.loads(RESULTS.read_text(encoding="utf-8"))
-    _, (left, middle, right) = plt.subplots(1, 3, figsize=(10.5, 3.6), layout="constrained")
+    _, (left, right) = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
     ratios(left, found["chances"], lambda row: f"a = {row['chance']}")
-    drafters = "{drafter}, {text}, T = {temperature:g}, k = {num_drafts}"
-    ratios(right, found["pairs"], lambda row: drafters.format(**row))
-    right.set_ylim(0, 1.75)
     costs = {}
     for row in found["steps"]:
         costs.setdefault(row["requests"], []).append((row["guesses"], row["milliseconds"]))
     for (requests, points), colour in zip(costs.items(), COLOURS, strict=False):
         guesses, seconds = zip(*points, strict=True)
         relative = [each / seconds[0] for each in seconds]
-        middle.plot(guesses, relative, color=colour, marker="o", markersize=4)
-        middle.annotate(f"B = {requests}", (guesses[-1], relative[-1]), (5, 0), textcoords="offset points", va="center")
-    middle.set(xlabel="k", ylabel="×", ylim=(0, None))
+        right.plot(guesses, relative, color=colour, marker="o", markersize=4)
+        right.annotate(f"B = {requests}", (guesses[-1], relative[-1]), (5, 0), textcoords="offset points", va="center")
+    right.set(xlabel="k", ylabel="×", ylim=(0, None))
 
 
 def ratios(axes: Axes, rows: list[dict[str, Any]], name: Callable[[dict[str, Any]], str]) -> None:
