@@ -104,7 +104,7 @@ def measure(parts: Sequence[str], is_small: bool) -> dict[str, Any]:
                 )
     if parts == ["pairs"]:
         return measured
-    model = random_model("tiny_llm_ref", is_small)
+    model: Any = random_model("tiny_llm_ref", is_small)
     tune(model)
     if "chances" in parts:
         measured["chances"] = []
@@ -133,7 +133,8 @@ class Pairs:
         tune(self.model, mx.float32)
         self.small, _ = load("story-draft")
         tune(self.small, mx.float32)
-        self.heads = DraftHeads(mx.load(str(draft_heads("story"))))
+        weights: Any = mx.load(str(draft_heads("story")))
+        self.heads = DraftHeads(weights)
         stories = evaluation.held_out_stories("english", count * IN_TURN)
         asked = evaluation.exams(
             Tokenizer.from_file(str(bundled("story") / "tokenizer.json")), "english", "short", count * IN_TURN

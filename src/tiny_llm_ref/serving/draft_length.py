@@ -26,7 +26,7 @@ def gain(chance: float, guesses: int, requests: int, cost: float) -> float:
 
 @dataclass
 class _Seen:
-    """What is known about a request's guesses. right, checked: sums over its steps, in which earlier steps weigh less.
+    """The history of a request's guesses. right, checked: sums over its steps, in which earlier steps weigh less.
     waited: how many steps in a row had no guesses. pause: how many such steps there are before one guess is tried."""
 
     right: float = _FIRST[0]
