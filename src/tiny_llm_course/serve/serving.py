@@ -182,7 +182,7 @@ class Serving:
         module, path = self._module("draft_heads"), draft_heads(self.options.wanted.model)
         if path is None:
             raise CommandError("no_draft_heads", model=self.options.wanted.model)
-        return module.HeadDrafter(self.model, module.DraftHeads(mx.load(str(path)), self.model.config.rms_norm_eps))
+        return module.HeadDrafter(self.model, module.DraftHeads(mx.load(str(path))))
 
     def _module(self, name: str) -> Any:
         return import_module(f"{self._package}.serving.{name}")
