@@ -16,7 +16,7 @@ def gain(chance: float, guesses: int, requests: int, cost: float) -> float:
 
     A step of n rows is taken to last 1 + cost * (n - 1) times as long as a step of one row.
     chance: the probability that a guess is right. guesses: the number of guesses for each request. cost: how much
-    longer a step lasts per additional row, and per guess that is made for this row.
+    longer a step lasts per additional row, including the time in which the row's guess is made.
     Source: Leviathan et al. 2023, sections 3.1 and 3.3, arXiv:2211.17192.
     """
     tokens = sum(chance**i for i in range(guesses + 1))
