@@ -15,9 +15,9 @@ from .decoding import Chosen
 from .drafters import Drafter
 from .request import Draft, Request
 
-__all__ = ["DraftHeads", "HeadDrafter"]
+__all__ = ["DraftHeads", "HeadDrafter", "Vectors"]
 
-Vectors: TypeAlias = NDArray[np.float32]
+Vectors: TypeAlias = NDArray[np.float32]  # N.. x E
 
 
 class DraftHeads:
