@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from tiny_llm_course.generation.streaming import Plain, TerminalText, output
 from tiny_llm_course.ui.wrapping import units
 
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # on a busy machine, too
 WORDS = st.text("abcdefgh.,!'-é", min_size=1, max_size=14)
 PROSE = st.lists(st.lists(WORDS, max_size=12).map(" ".join), max_size=4).map("\n".join)
 JAPANESE = st.text("あいうカキク漢字。、っー「」（） abc1.:\n", max_size=80)
@@ -55,6 +56,7 @@ def cut(text: str, places: Sequence[int]) -> list[str]:
 
 
 @given(PROSE, WIDTHS, st.lists(st.integers(0, 500), max_size=30))
+@PATIENT
 def test_prose_is_wrapped_as_textwrap_does(text: str, width: int, places: Sequence[int]) -> None:
     wrapped = (
         textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""] for line in text.split("\n")
@@ -63,11 +65,13 @@ def test_prose_is_wrapped_as_textwrap_does(text: str, width: int, places: Sequen
 
 
 @given(ANY, WIDTHS, st.lists(st.integers(0, 500), max_size=30))
+@PATIENT
 def test_pieces_make_no_difference(text: str, width: int, places: Sequence[int]) -> None:
     assert shown(cut(text, places), width) == shown([text], width)
 
 
 @given(ANY, st.lists(WIDTHS, min_size=1, max_size=9), st.lists(st.integers(0, 500), max_size=30))
+@PATIENT
 def test_nothing_is_lost_whatever_the_width_does(text: str, widths: Sequence[int], places: Sequence[int]) -> None:
     blanks = re.compile(r"\s+")
     visible = "".join(letter if letter in "\n\t" or not is_control(letter) else "\ufffd" for letter in text)
@@ -79,7 +83,7 @@ def is_control(letter: str) -> bool:
 
 
 @given(JAPANESE.map(lambda text: " ".join(text.split())), st.integers(15, 40))
-@settings(max_examples=300)
+@settings(PATIENT, max_examples=300)
 def test_japanese_fills_its_lines(text: str, width: int) -> None:
     lines = shown([text], width).split("\n")
     for line, after in pairwise(lines):
@@ -118,6 +122,7 @@ def test_a_word_is_shown_as_soon_as_it_is_over() -> None:
 
 
 @given(ANY, st.lists(st.integers(0, 500), max_size=30))
+@PATIENT
 def test_a_pipe_gets_what_the_model_said(text: str, places: Sequence[int]) -> None:
     pipe = io.StringIO(newline="")
     plain = output(pipe)
