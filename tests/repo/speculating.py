@@ -13,7 +13,7 @@ from tiny_llm_ref.serving.draft_heads import DraftHeads
 from tiny_llm_ref.serving.engine import Engine
 from tiny_llm_ref.serving.speculative import Speculative
 
-__all__ = ["model_of", "random_heads", "speculative"]
+__all__ = ["echo_heads", "model_of", "random_heads", "speculative"]
 
 
 SMALL = 6  # tokens of a vocabulary
@@ -41,6 +41,20 @@ def random_heads(hidden_size, count=4, width=3, seed=0):
             "eh_proj.weight": mx.array(draw((count * width, 2 * hidden_size)).astype(np.float32)),
             "out_proj.weight": mx.array(draw((count, hidden_size, width)).astype(np.float32)),
             "out_proj.bias": mx.array(draw((count, hidden_size)).astype(np.float32)),
+        }
+    )
+
+
+def echo_heads(hidden_size, count=4):
+    """Return draft heads that guess the newest token again: silu(x) - silu(-x) is x, so each head returns the vector
+    from which the model chose that token."""
+    one = np.eye(hidden_size, dtype=np.float32)
+    both = np.concatenate([one, -one])
+    return DraftHeads(
+        {
+            "eh_proj.weight": mx.array(np.tile(np.concatenate([np.zeros_like(both), both], axis=1), (count, 1))),
+            "out_proj.weight": mx.array(np.stack([both.T] * count)),
+            "out_proj.bias": mx.zeros((count, hidden_size)),
         }
     )
 

@@ -7,7 +7,7 @@ from functools import cache
 import mlx.core as mx
 import numpy as np
 import pytest
-from speculating import model_of, random_heads, speculative
+from speculating import echo_heads, model_of, speculative
 
 from tiny_llm_given.weights import expected_shapes
 from tiny_llm_models.untrained import random_weights
@@ -107,7 +107,7 @@ def assert_as_alone(model, requests):
 
 
 @pytest.mark.parametrize("where", ["slots", "pages", "few pages", "prefix", "few prefix"])
-@pytest.mark.parametrize("drafting", ["n-gram", "heads", "slots", "few pages", "prefix"])
+@pytest.mark.parametrize("drafting", ["n-gram", "echoing heads", "slots", "few pages", "prefix"])
 def test_any_traffic(where, drafting):
     """With any caches of both models, greedy requests get the results that they get alone, and nothing is left."""
     seed = len(where + drafting)
@@ -129,8 +129,8 @@ def test_any_traffic(where, drafting):
 def drafter_of(name, model):
     if name == "n-gram":
         return NGramDrafter()
-    if name == "heads":
-        return HeadDrafter(model, random_heads(model.config.hidden_size))
+    if name == "echoing heads":
+        return HeadDrafter(model, echo_heads(model.config.hidden_size))
     return ModelDrafter(near(1, 0.15), cache_of(name))
 
 
