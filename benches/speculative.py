@@ -98,10 +98,9 @@ def measure(parts: Sequence[str], is_small: bool) -> dict[str, Any]:
         bench, measured["pairs"] = Pairs(new, max(counts)), []
         for case in (CASES[:1] + CASES[3:5] + CASES[-1:]) if is_small else CASES:
             for count in counts:
-                measured["pairs"].append(bench.row(*case, count, rounds))
-                show(
-                    measured["pairs"][-1], "{drafter:11} {text:11} temperature {temperature:.1f}, {num_drafts} guesses"
-                )
+                row = bench.row(*case, count, rounds)
+                show(row, "{drafter:11} {text:11} temperature {temperature:.1f}, {num_drafts} guesses")
+                measured["pairs"].append(row)
     if parts == ["pairs"]:
         return measured
     model: Any = random_model("tiny_llm_ref", is_small)
@@ -110,17 +109,13 @@ def measure(parts: Sequence[str], is_small: bool) -> dict[str, Any]:
         measured["chances"] = []
         for count in counts:
             for chance in CHANCES:
-                measured["chances"].append(chance_row(model, count, chance, new, rounds))
-                show(
-                    measured["chances"][-1],
-                    "Qwen3-0.6B, {num_drafts} free guesses, each right with chance {chance:.1f}",
-                )
+                row = chance_row(model, count, chance, new, rounds)
+                show(row, "Qwen3-0.6B, {num_drafts} free guesses, each right with chance {chance:.1f}")
+                measured["chances"].append(row)
     if "steps" in parts:
         measured["steps"] = step_costs(model, *(((1, 3), (0, 2)) if is_small else (COUNTS, GUESSES)))
-        for step in measured["steps"]:
-            print(
-                f"{step['requests']:3} requests, {step['guesses']} guesses each: {step['milliseconds']:8.2f} ms a step"
-            )
+        for row in measured["steps"]:
+            print(f"{row['requests']:3} requests, {row['guesses']} guesses each: {row['milliseconds']:8.2f} ms a step")
     return measured
 
 
@@ -160,11 +155,10 @@ class Pairs:
 
     def serve(self, drafter: str | None, case: dict[str, Any]) -> dict[str, float]:
         """Serve requests, with guesses unless `drafter` is None. Return the figures."""
-        is_story = case["text"] == "stories"
-        count = case["requests"] * IN_TURN
+        is_story, prompts = case["text"] == "stories", self.prompts[case["text"]]
         requests = [
             Request(str(i), prompt, SamplingParams(self.new, case["temperature"], seed=i, ignore_eos=is_story))
-            for i, prompt in enumerate(self.prompts[case["text"]][:count])
+            for i, prompt in enumerate(prompts[: case["requests"] * IN_TURN])
         ]
         model = copy(self.model)  # draft heads change the model's norm
         decoding = None
