@@ -163,7 +163,7 @@ class Pairs:
         model = copy(self.model)  # draft heads change the model's norm
         decoding = None
         if drafter is not None:
-            length = DraftLength(case["num_drafts"]) if case["adapts"] else None
+            length = DraftLength() if case["adapts"] else None
             guesses = self.drafter(drafter, model, requests, case["num_drafts"])
             decoding = Speculative(guesses, case["num_drafts"], length=length)
         return serve(model, requests, decoding, case["num_drafts"], case["requests"])

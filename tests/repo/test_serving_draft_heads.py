@@ -177,18 +177,18 @@ def test_gain_is_tokens_per_time(chance, requests):
     assert gain(chance, 0, requests, cost) == 1
 
 
-def lengths(length, request, rights):
+def lengths(length, request, most, rights):
     """Return the number of guesses in each step, if the first `right` guesses of each step are right."""
     found = []
     for right in rights:
-        found.append(length.choose(request, 1))
+        found.append(length.choose(request, most, 1))
         if found[-1]:
             length.note(request, found[-1], min(right, found[-1]))
     return found
 
 
 def test_right_guesses_lead_to_more_and_wrong_ones_to_none():
-    found = lengths(DraftLength(8, 0.3), Request("a", [1]), [8] * 20 + [0] * 60)
+    found = lengths(DraftLength(0.3), Request("a", [1]), 8, [8] * 20 + [0] * 60)
     assert found[19] == 8
     assert all(later >= earlier for earlier, later in pairwise(found[:20]))
     assert all(later <= earlier for earlier, later in pairwise(found[20:35]))
@@ -197,39 +197,39 @@ def test_right_guesses_lead_to_more_and_wrong_ones_to_none():
 
 def test_after_a_pause_one_guess_is_tried():
     """The pauses get longer. When the text can be guessed again, guesses come back."""
-    length, request = DraftLength(4, 0.3), Request("a", [1])
-    wrong = lengths(length, request, [0] * 150)
+    length, request = DraftLength(0.3), Request("a", [1])
+    wrong = lengths(length, request, 4, [0] * 150)
     tries = [place for place, count in enumerate(wrong) if count]
     gaps = [later - earlier for earlier, later in pairwise(tries)]
     assert gaps == sorted(gaps)
     assert gaps[-1] == 17
     assert {3, 5, 9} < set(gaps)
     assert {wrong[place] for place in tries[5:]} == {1}
-    assert lengths(length, request, [4] * 200)[-1] == 4
+    assert lengths(length, request, 4, [4] * 200)[-1] == 4
 
 
 def test_many_requests_get_fewer_guesses():
-    counts = [DraftLength(4, 0.25).choose(Request("a", [1]), requests) for requests in (1, 2, 4, 16)]
+    counts = [DraftLength(0.25).choose(Request("a", [1]), 4, requests) for requests in (1, 2, 4, 16)]
     assert counts == sorted(counts, reverse=True)
     assert counts[0] >= 2
-    assert DraftLength(4, 0.25).choose(Request("a", [1]), 16) <= 1
+    assert DraftLength(0.25).choose(Request("a", [1]), 4, 16) <= 1
 
 
 def test_each_request_has_its_own_length():
-    length, good, bad = DraftLength(4, 0.1), Request("a", [1]), Request("b", [1])
+    length, good, bad = DraftLength(0.1), Request("a", [1]), Request("b", [1])
     for _ in range(20):
         length.note(good, 4, 4)
         length.note(bad, 4, 0)
-    assert length.choose(good, 1) == 4
-    assert length.choose(bad, 1) == 0
+    assert length.choose(good, 4, 1) == 4
+    assert length.choose(bad, 4, 1) == 0
     length.forget(bad)
-    assert length.choose(bad, 1) > 0
+    assert length.choose(bad, 4, 1) > 0
 
 
 def test_an_engine_adapts():
     """Random heads are wrong most of the time, so that steps soon have no guesses, and the text stays the same."""
     requests = []
-    for length in (None, DraftLength(3, 0.25)):
+    for length in (None, DraftLength(0.25)):
         model = copy(model_of(1, 40, 2))
         drafter = HeadDrafter(model, random_heads(model.config.hidden_size))
         decoding = Speculative(drafter, 3, length=length)

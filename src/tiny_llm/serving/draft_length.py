@@ -38,19 +38,20 @@ class _Seen:
 class DraftLength:
     """A choice of the number of guesses, for each request and anew for each step: the number with the largest gain.
 
-    most: the maximum. cost: as in `gain`. In our measurements on CPUs, 0.25 to 0.35 describes most steps. A step is not
-    timed, because a request's tokens must not depend on how busy the machine is.
+    cost: as in `gain`. In our measurements on CPUs, 0.25 to 0.35 describes most steps. A step is not timed, because a
+    request's tokens must not depend on how busy the machine is.
     """
 
-    def __init__(self, most: int = 4, cost: float = 0.3):
-        self.most, self.cost = most, cost
+    def __init__(self, cost: float = 0.3):
+        self.cost = cost
         self._seen: dict[Request, _Seen] = {}
 
-    def choose(self, request: Request, requests: int) -> int:
-        """Return the number of guesses for a request. requests: how many requests get tokens in this step."""
+    def choose(self, request: Request, most: int, requests: int) -> int:
+        """Return the number of guesses for a request, at most `most`. requests: how many requests get tokens in this
+        step."""
         seen = self._seen.setdefault(request, _Seen())
         chance = seen.right / seen.checked
-        best = max(range(self.most + 1), key=lambda guesses: gain(chance, guesses, requests, self.cost))
+        best = max(range(most + 1), key=lambda guesses: gain(chance, guesses, requests, self.cost))
         if best:
             seen.waited, seen.pause = 0, _PAUSES[0]
         elif seen.waited < seen.pause:

@@ -75,8 +75,9 @@ class Speculative(Decoding):
         request may still get, and one of these tokens needs no guess. num_requests: how many requests get tokens in
         this step."""
         left = request.params.max_tokens - len(request.output)
-        count = self.num_drafts if self.length is None else self.length.choose(request, num_requests)
-        return min(self.num_drafts, count, left - 1, max_length - request.num_tokens - 1)
+        most = self.num_drafts
+        count = most if self.length is None else self.length.choose(request, most, num_requests)
+        return min(count, left - 1, max_length - request.num_tokens - 1)
 
     def with_draft(self, chunk: Chunk, cache: RequestCache) -> Chunk:
         """Return the chunk with the guesses of `request.draft` after the chunk's tokens. The row of each guess needs

@@ -161,8 +161,8 @@ class Serving:
         decoding = self._module("batch_sampler").BatchSampler() if is_batched else self._module("decoding").Decoding()
         if self.options.draft is None:
             return decoding
-        make, count = self._module("speculative").Speculative, self.options.num_drafts
-        return make(self._drafter(longest), count, decoding, self._module("draft_length").DraftLength(count))
+        make, length = self._module("speculative").Speculative, self._module("draft_length").DraftLength()
+        return make(self._drafter(longest), self.options.num_drafts, decoding, length)
 
     def _drafter(self, longest: int) -> Any:
         module, draft = self._module("drafters"), self.options.draft
