@@ -42,10 +42,11 @@ from tiny_llm_models.hf_format import TURN_END
 from tiny_llm_native.extension import set_threads
 from tiny_llm_ref.models import load
 from tiny_llm_ref.serving.batch import Batch, Chunk
-from tiny_llm_ref.serving.draft_heads import DraftHeads, HeadDrafter
-from tiny_llm_ref.serving.draft_length import DraftLength
+from tiny_llm_ref.serving.draft_heads import DraftHeads
+from tiny_llm_ref.serving.draft_length import AdaptiveLength, DraftLength
 from tiny_llm_ref.serving.drafters import Drafter, ModelDrafter, NGramDrafter
 from tiny_llm_ref.serving.engine import Engine, batch_logits
+from tiny_llm_ref.serving.head_drafter import HeadDrafter
 from tiny_llm_ref.serving.page_pool import PagePool
 from tiny_llm_ref.serving.paged_cache import KernelPagedKVCacheLayer, PagedKVCache
 from tiny_llm_ref.serving.request import Draft, Request
@@ -163,7 +164,7 @@ class Pairs:
         model = copy(self.model)  # draft heads change the model's norm
         decoding = None
         if drafter is not None:
-            length = DraftLength() if case["adapts"] else None
+            length = AdaptiveLength() if case["adapts"] else DraftLength()
             guesses = self.drafter(drafter, model, requests, case["num_drafts"])
             decoding = Speculative(guesses, case["num_drafts"], length=length)
         return serve(model, requests, decoding, case["num_drafts"], case["requests"])

@@ -15,9 +15,10 @@ from tiny_llm_models.evaluation import held_out_stories
 from tiny_llm_ref.kv_cache import KVCache
 from tiny_llm_ref.models import load
 from tiny_llm_ref.serving.batched_cache import BatchedKVCache
-from tiny_llm_ref.serving.draft_heads import DraftHeads, HeadDrafter
-from tiny_llm_ref.serving.draft_length import DraftLength, gain
+from tiny_llm_ref.serving.draft_heads import DraftHeads
+from tiny_llm_ref.serving.draft_length import AdaptiveLength, DraftLength, gain
 from tiny_llm_ref.serving.engine import Engine
+from tiny_llm_ref.serving.head_drafter import HeadDrafter
 from tiny_llm_ref.serving.request import Request, SamplingParams
 from tiny_llm_ref.serving.scheduler import Scheduler, TokenBudget
 from tiny_llm_ref.serving.speculative import Speculative
@@ -188,7 +189,7 @@ def lengths(length, request, most, rights):
 
 
 def test_right_guesses_lead_to_more_and_wrong_ones_to_none():
-    found = lengths(DraftLength(0.3), Request("a", [1]), 8, [8] * 20 + [0] * 60)
+    found = lengths(AdaptiveLength(0.3), Request("a", [1]), 8, [8] * 20 + [0] * 60)
     assert found[19] == 8
     assert all(later >= earlier for earlier, later in pairwise(found[:20]))
     assert all(later <= earlier for earlier, later in pairwise(found[20:35]))
@@ -197,7 +198,7 @@ def test_right_guesses_lead_to_more_and_wrong_ones_to_none():
 
 def test_after_a_pause_one_guess_is_tried():
     """The pauses get longer. When the text can be guessed again, guesses come back."""
-    length, request = DraftLength(0.3), Request("a", [1])
+    length, request = AdaptiveLength(0.3), Request("a", [1])
     wrong = lengths(length, request, 4, [0] * 150)
     tries = [place for place, count in enumerate(wrong) if count]
     gaps = [later - earlier for earlier, later in pairwise(tries)]
@@ -209,14 +210,14 @@ def test_after_a_pause_one_guess_is_tried():
 
 
 def test_many_requests_get_fewer_guesses():
-    counts = [DraftLength(0.25).choose(Request("a", [1]), 4, requests) for requests in (1, 2, 4, 16)]
+    counts = [AdaptiveLength(0.25).choose(Request("a", [1]), 4, requests) for requests in (1, 2, 4, 16)]
     assert counts == sorted(counts, reverse=True)
     assert counts[0] >= 2
-    assert DraftLength(0.25).choose(Request("a", [1]), 4, 16) <= 1
+    assert AdaptiveLength(0.25).choose(Request("a", [1]), 4, 16) <= 1
 
 
 def test_each_request_has_its_own_length():
-    length, good, bad = DraftLength(0.1), Request("a", [1]), Request("b", [1])
+    length, good, bad = AdaptiveLength(0.1), Request("a", [1]), Request("b", [1])
     for _ in range(20):
         length.note(good, 4, 4)
         length.note(bad, 4, 0)
@@ -229,7 +230,7 @@ def test_each_request_has_its_own_length():
 def test_an_engine_adapts():
     """Random heads are wrong most of the time, so that steps soon have no guesses, and the text stays the same."""
     requests = []
-    for length in (None, DraftLength(0.25)):
+    for length in (DraftLength(), AdaptiveLength(0.25)):
         model = copy(model_of(1, 40, 2))
         drafter = HeadDrafter(model, random_heads(model.config.hidden_size))
         decoding = Speculative(drafter, 3, length=length)

@@ -16,8 +16,8 @@ from tiny_llm_ref.kv_cache import KVCache
 from tiny_llm_ref.models import build_model
 from tiny_llm_ref.serving.batched_cache import BatchedKVCache
 from tiny_llm_ref.serving.distributions import sampler_of
-from tiny_llm_ref.serving.draft_heads import HeadDrafter
 from tiny_llm_ref.serving.drafters import Draft, Drafter, ModelDrafter, NGramDrafter
+from tiny_llm_ref.serving.head_drafter import HeadDrafter
 from tiny_llm_ref.serving.page_pool import PagePool
 from tiny_llm_ref.serving.paged_cache import PagedKVCache
 from tiny_llm_ref.serving.prefix_cache import PrefixCache

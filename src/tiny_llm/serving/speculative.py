@@ -44,7 +44,7 @@ class Speculative(Decoding):
     The scheduler's budget counts neither the guesses nor the tokens that the drafter computes.
     drafter: the object that makes the guesses. num_drafts: how many guesses a request gets at most in a step. plain:
     the `Decoding` that chooses the tokens of chunks without guesses. length: the object that chooses the number of
-    guesses, up to num_drafts, for each request; None means that each request gets num_drafts guesses.
+    guesses, up to num_drafts, for each request. By default, each request gets num_drafts guesses.
     """
 
     def __init__(
@@ -55,8 +55,9 @@ class Speculative(Decoding):
         length: DraftLength | None = None,
     ):
         _check_num_drafts(num_drafts)
-        self.drafter, self.num_drafts, self.length = drafter, num_drafts, length
+        self.drafter, self.num_drafts = drafter, num_drafts
         self.plain = Decoding() if plain is None else plain
+        self.length = DraftLength() if length is None else length
 
     def draft(self, batch: Batch, cache: RequestCache, max_length: int) -> Batch:
         """Let the drafter guess, in one call, for all chunks that need logits. Add the guesses to these chunks."""
@@ -75,8 +76,7 @@ class Speculative(Decoding):
         request may still get, and one of these tokens needs no guess. num_requests: how many requests get tokens in
         this step."""
         left = request.params.max_tokens - len(request.output)
-        most = self.num_drafts
-        count = most if self.length is None else self.length.choose(request, most, num_requests)
+        count = self.length.choose(request, self.num_drafts, num_requests)
         return min(count, left - 1, max_length - request.num_tokens - 1)
 
     def with_draft(self, chunk: Chunk, cache: RequestCache) -> Chunk:
@@ -114,8 +114,7 @@ class Speculative(Decoding):
             tokens = self.next_tokens(chunk, logits)
         except Exception as error:
             return error
-        if self.length is not None:
-            self.length.note(chunk.request, chunk.num_logits - 1, len(tokens) - 1)
+        self.length.note(chunk.request, chunk.num_logits - 1, len(tokens) - 1)
         return tokens
 
     def next_tokens(self, chunk: Chunk, logits: mx.array) -> list[int]:
@@ -136,8 +135,7 @@ class Speculative(Decoding):
     def forget(self, request: Request) -> None:
         self.drafter.forget(request)
         self.plain.forget(request)
-        if self.length is not None:
-            self.length.forget(request)
+        self.length.forget(request)
 
 
 def _check_num_drafts(num_drafts: int) -> None:

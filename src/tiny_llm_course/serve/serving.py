@@ -161,7 +161,7 @@ class Serving:
         decoding = self._module("batch_sampler").BatchSampler() if is_batched else self._module("decoding").Decoding()
         if self.options.draft is None:
             return decoding
-        make, length = self._module("speculative").Speculative, self._module("draft_length").DraftLength()
+        make, length = self._module("speculative").Speculative, self._module("draft_length").AdaptiveLength()
         return make(self._drafter(longest), self.options.num_drafts, decoding, length)
 
     def _drafter(self, longest: int) -> Any:
@@ -179,10 +179,11 @@ class Serving:
     def _heads(self) -> Any:
         import mlx.core as mx
 
-        module, path = self._module("draft_heads"), draft_heads(self.options.wanted.model)
+        path = draft_heads(self.options.wanted.model)
         if path is None:
             raise CommandError("no_draft_heads", model=self.options.wanted.model)
-        return module.HeadDrafter(self.model, module.DraftHeads(mx.load(str(path))))
+        heads = self._module("draft_heads").DraftHeads(mx.load(str(path)))
+        return self._module("head_drafter").HeadDrafter(self.model, heads)
 
     def _module(self, name: str) -> Any:
         return import_module(f"{self._package}.serving.{name}")

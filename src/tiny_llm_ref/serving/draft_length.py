@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from .request import Request
 
-__all__ = ["DraftLength", "gain"]
+__all__ = ["AdaptiveLength", "DraftLength", "gain"]
 
 _FIRST = (2.0, 3.0)  # a new request counts as one with 2 right guesses of 3, so that guessing is tried
 _KEPT = 0.9  # the weight of all earlier steps, compared with the newest step
@@ -24,6 +24,21 @@ def gain(chance: float, guesses: int, requests: int, cost: float) -> float:
     return tokens * plain / seconds
 
 
+class DraftLength:
+    """A choice of the number of guesses, for each request and anew for each step. This class chooses the maximum."""
+
+    def choose(self, request: Request, most: int, requests: int) -> int:
+        """Return the number of guesses for a request, at most `most`. requests: how many requests get tokens in this
+        step."""
+        return most
+
+    def note(self, request: Request, guesses: int, right: int) -> None:
+        """Note that the first `right` of a request's guesses were right."""
+
+    def forget(self, request: Request) -> None:
+        """Drop all data about a finished request."""
+
+
 @dataclass
 class _Seen:
     """The history of a request's guesses. right, checked: sums over its steps, in which earlier steps weigh less.
@@ -35,8 +50,8 @@ class _Seen:
     pause: int = _PAUSES[0]
 
 
-class DraftLength:
-    """A choice of the number of guesses, for each request and anew for each step: the number with the largest gain.
+class AdaptiveLength(DraftLength):
+    """A `DraftLength` that chooses the number with the largest gain.
 
     cost: as in `gain`. In our measurements on CPUs, 0.25 to 0.35 describes most steps. A step is not timed, because a
     request's tokens must not depend on how busy the machine is.
@@ -47,8 +62,6 @@ class DraftLength:
         self._seen: dict[Request, _Seen] = {}
 
     def choose(self, request: Request, most: int, requests: int) -> int:
-        """Return the number of guesses for a request, at most `most`. requests: how many requests get tokens in this
-        step."""
         seen = self._seen.setdefault(request, _Seen())
         chance = seen.right / seen.checked
         best = max(range(most + 1), key=lambda guesses: gain(chance, guesses, requests, self.cost))
@@ -62,12 +75,9 @@ class DraftLength:
         return best
 
     def note(self, request: Request, guesses: int, right: int) -> None:
-        """Note that the first `right` of a request's guesses were right. The guesses after the first wrong one were
-        never judged, so they do not count."""
         seen = self._seen.setdefault(request, _Seen())
         seen.right = _KEPT * seen.right + right
-        seen.checked = _KEPT * seen.checked + min(right + 1, guesses)
+        seen.checked = _KEPT * seen.checked + min(right + 1, guesses)  # what follows a wrong guess was never judged
 
     def forget(self, request: Request) -> None:
-        """Drop all data about a finished request."""
         self._seen.pop(request, None)
