@@ -80,19 +80,23 @@ struct Tile {
     }
 };
 
-// Multiplies with panels without making them dense. Each panel is read once for TILE rows of x.
+// Multiplies with panels without making them dense. PANELS panels are read at a time, once for TILE rows of x.
 template <typename A, typename Use>
 void multiply_panels(const PreparedRows& x, const Panels& weight, const Threads& threads, Use use) {
-    threads(weight.count(), 4, [&](int64_t begin, int64_t end) {
-        for (int64_t panel = begin; panel < end; panel++)
-            for (int64_t first = 0; first < x.count; first += A::TILE) {
-                const Tile<A> tile(x, first);
-                with_count<A::TILE>(tile.count, [&]<int M>() {
-                    Sixteen out[M];
-                    A::template panel_product<M>(weight.panel<A>(panel), weight.groups(), tile.inputs, tile.sums, out);
-                    for (int m = 0; m < M; m++) use(first + m, panel * ROWS, out[m]);
-                });
-            }
+    const int64_t blocks = (weight.count() + A::PANELS - 1) / A::PANELS;
+    threads(blocks, 4 / A::PANELS, [&](int64_t begin, int64_t end) {
+        for (int64_t panel = begin * A::PANELS; panel < std::min(end * A::PANELS, weight.count()); panel += A::PANELS)
+            with_count<A::PANELS>(std::min<int64_t>(A::PANELS, weight.count() - panel), [&]<int P>() {
+                for (int64_t first = 0; first < x.count; first += A::TILE) {
+                    const Tile<A> tile(x, first);
+                    with_count<A::TILE>(tile.count, [&]<int M>() {
+                        Sixteen out[M * P];
+                        A::template panel_product<M, P>(weight.panel<A>(panel), weight.groups(), tile.inputs, tile.sums,
+                                                        out);
+                        for (int i = 0; i < M * P; i++) use(first + i / P, (panel + i % P) * ROWS, out[i]);
+                    });
+                }
+            });
     });
 }
 

@@ -25,12 +25,13 @@ struct Bfloat16 : FourBits {
     }
 
     // Multiplies M rows of x with one panel.
-    template <int M>
+    template <int M, int>
     [[gnu::noinline]] static void panel_product(const uint32_t* panel, int64_t groups, const Input* const* inputs,
                                                 const float* const* sums, Sixteen* out) {
         const __m512i levels = _mm512_load_si512(LEVELS);
         for (int m = 0; m < M; m++) out[m] = {};
         for (int64_t group = 0; group < groups; group++, panel += PANEL_GROUP) {
+            prefetch_after<FourBits>(panel);
             __m512 even[M] = {}, odd[M] = {};
 #pragma GCC unroll 8
             for (int line = 0; line < LINES; line++) {

@@ -6,7 +6,7 @@ namespace tiny_llm {
 
 struct Float32 : FourBits {
     using Input = float;
-    static constexpr int INPUTS = GROUP, TILE = WIDTH == 16 ? 8 : 4;
+    static constexpr int INPUTS = GROUP, TILE = WIDTH == 16 ? 8 : WIDTH == 8 ? 6 : 4;
 
     static void prepare(const float* x, int64_t columns, Input* inputs, float* sums) {
         std::copy(x, x + columns, inputs);
@@ -16,11 +16,12 @@ struct Float32 : FourBits {
         }
     }
 
-    template <int M>
+    template <int M, int>
     [[gnu::noinline]] static void panel_product(const uint32_t* panel, int64_t groups, const Input* const* inputs,
                                                 const float* const* sums, Sixteen* out) {
         for (int m = 0; m < M; m++) out[m] = {};
         for (int64_t group = 0; group < groups; group++, panel += PANEL_GROUP) {
+            prefetch_after<FourBits>(panel);
             Sixteen found[M] = {};
             for (int line = 0; line < LINES; line++) {
                 for (int p = 0; p < PARTS; p++) {
@@ -40,7 +41,7 @@ struct Float32 : FourBits {
     }
 
     using Dense = float;
-    static constexpr int DENSE_PANELS = 1;
+    static constexpr int DENSE_PANELS = WIDTH == 16 ? 3 : 1;  // as many as registers hold sums for
 
     [[gnu::noinline]] static void make_dense(const uint32_t* panel, int64_t groups, Dense* to) {
         for (int64_t group = 0; group < groups; group++, panel += PANEL_GROUP) {
@@ -58,14 +59,18 @@ struct Float32 : FourBits {
     template <int M>
     [[gnu::noinline]] static void dense_product(const Dense* dense, int64_t groups, const Input* const* inputs,
                                                 Sixteen (*out)[DENSE_PANELS]) {
-        Sixteen found[M] = {};  // stays in registers
-        for (int64_t i = 0; i < groups * INPUTS; i++, dense += ROWS)
-            for (int p = 0; p < PARTS; p++) {
-                const floats w = load(dense + p * WIDTH);
+        constexpr int REGISTERS = DENSE_PANELS * PARTS;
+        floats found[M][REGISTERS] = {};  // stays in registers
+        for (int64_t i = 0; i < groups * INPUTS; i++, dense += DENSE_PANELS * ROWS) {
+            floats w[REGISTERS];
+            for (int r = 0; r < REGISTERS; r++) w[r] = load(dense + r * WIDTH);
 #pragma GCC unroll 8
-                for (int m = 0; m < M; m++) found[m].part[p] += w * inputs[m][i];
-            }
-        for (int m = 0; m < M; m++) out[m][0] = found[m];
+            for (int m = 0; m < M; m++)
+#pragma GCC unroll 4
+                for (int r = 0; r < REGISTERS; r++) found[m][r] += w[r] * inputs[m][i];
+        }
+        for (int m = 0; m < M; m++)
+            for (int r = 0; r < REGISTERS; r++) out[m][r / PARTS].part[r % PARTS] = found[m][r];
     }
 };
 

@@ -7,7 +7,7 @@ namespace tiny_llm {
 
 struct Unquantised {
     using Input = float;
-    static constexpr int INPUTS = GROUP, TILE = WIDTH == 16 ? 8 : 4;
+    static constexpr int INPUTS = GROUP, TILE = WIDTH == 16 ? 8 : 4, PANELS = 1;
     static constexpr int64_t PANEL_GROUP = GROUP * ROWS / 2;  // words
 
     static void prepare(const float* x, int64_t columns, Input* inputs, float*) { std::copy(x, x + columns, inputs); }
@@ -23,13 +23,14 @@ struct Unquantised {
         for (int i = 0; i < GROUP; i++) to[i] = float(numbers[i * ROWS + row]);
     }
 
-    template <int M>
+    template <int M, int>
     [[gnu::noinline]] static void panel_product(const uint32_t* panel, int64_t groups, const Input* const* inputs,
                                                 const float* const*, Sixteen* out) {
         // sums that do not wait for one another, as many as there are registers for
         constexpr int CHAINS = M * PARTS > 4 ? 1 : M * PARTS > 2 ? 2 : 4;
         Sixteen found[M][CHAINS] = {};
-        for (int64_t i = 0; i < groups * INPUTS; i += GROUP, panel += PANEL_GROUP)
+        for (int64_t i = 0; i < groups * INPUTS; i += GROUP, panel += PANEL_GROUP) {
+            prefetch_after<Unquantised>(panel);
             for (int column = 0; column < GROUP; column += CHAINS)
                 for (int chain = 0; chain < CHAINS; chain++) {
                     const Sixteen w = column_of(panel, column + chain);
@@ -37,6 +38,7 @@ struct Unquantised {
                         for (int p = 0; p < PARTS; p++)
                             found[m][chain].part[p] += w.part[p] * inputs[m][i + column + chain];
                 }
+        }
         for (int m = 0; m < M; m++) {
             out[m] = found[m][0];
             for (int chain = 1; chain < CHAINS; chain++)
