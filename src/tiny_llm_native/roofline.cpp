@@ -1,5 +1,5 @@
 // Measures how fast this processor reads memory and multiplies: given.
-#include "vector.h"
+#include "matmul/instructions.h"
 
 #if defined(__AVX512BF16__)
 #include <immintrin.h>
@@ -9,11 +9,21 @@ using namespace tiny_llm;
 
 namespace {
 
-constexpr int CHAINS = 16;  // independent sums, so that no instruction waits for the previous one
+// Independent sums, so that no instruction waits for the previous one. AVX2 has registers for 12 sums and two factors.
+#if defined(__AVX__) && !defined(__AVX512F__)
+constexpr int CHAINS = 12;
+#else
+constexpr int CHAINS = 16;
+#endif
 #if defined(__AVX512BF16__)
 constexpr int PAIRED = 2 * 2 * CHAINS * 16;
 #else
 constexpr int PAIRED = 0;
+#endif
+#if defined(TINY_LLM_HAS_INT8)
+constexpr int DOTS = 2 * 4 * CHAINS * WIDTH;
+#else
+constexpr int DOTS = 0;
 #endif
 
 struct ReadArguments {
@@ -57,7 +67,7 @@ KERNEL(read_bytes, ReadArguments) {
 }
 
 // Does some rounds of multiplications and additions in float32 on each thread.
-KERNEL(multiply_add, MultiplyArguments) {
+KERNEL(multiply_add_float32, MultiplyArguments) {
     repeat(call, 2 * CHAINS * WIDTH, [](int64_t rounds) {
         floats sums[CHAINS], x = splat(1e-3f), y = splat(0.5f);
         for (int j = 0; j < CHAINS; j++) sums[j] = splat(float(j));  // equal chains would be computed once
@@ -83,6 +93,29 @@ KERNEL(multiply_add_bfloat16, MultiplyArguments) {
         }
         for (int j = 1; j < CHAINS; j++) sums[0] = _mm512_add_ps(sums[0], sums[j]);
         return _mm512_reduce_add_ps(sums[0]);
+#else
+        return float(rounds);
+#endif
+    });
+}
+
+// Does such rounds with dot products of 8-bit numbers if the processor has an instruction for them, otherwise no
+// operations.
+KERNEL(multiply_add_int8, MultiplyArguments) {
+    repeat(call, DOTS, [](int64_t rounds) {
+#if defined(TINY_LLM_HAS_INT8)
+        constexpr int HALF = CHAINS / 2;
+        Dots sums[CHAINS] = {};
+        words levels[HALF];
+        ints x = 0x01010101 - ints{}, y = x;  // which change in each round: equal products would be computed once
+        for (int j = 0; j < HALF; j++) levels[j] = 0x01020304 + j - words{};
+        for (int64_t i = 0; i < rounds; i++, x += 1, y += 2) {
+#pragma GCC unroll 16
+            for (int j = 0; j < CHAINS; j++) sums[j] = add_dots(sums[j], levels[j % HALF], j < HALF ? x : y);
+        }
+        ints all = {};
+        for (const Dots& sum : sums) all += total(sum);
+        return float(all[0]);
 #else
         return float(rounds);
 #endif

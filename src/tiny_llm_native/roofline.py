@@ -19,12 +19,13 @@ _REPEATS = 20  # the fastest run counts: anything else that the machine does can
 
 
 class Speeds(NamedTuple):
-    """The speeds of a machine. bandwidth: bytes per second. float32, bfloat16: operations per second, 0 if the
+    """The speeds of a machine. bandwidth: bytes per second. float32, bfloat16, int8: operations per second, 0 if the
     processor has no instructions for them. threads: how many threads were used."""
 
     bandwidth: float
     float32: float
     bfloat16: float
+    int8: float
     threads: int
 
 
@@ -40,10 +41,11 @@ def measure(progress: Callable[[str], None] = lambda what: None) -> Speeds:
     memory = mx.random.uniform(shape=(_FLOATS,))
     mx.eval(memory)
     bandwidth = 4 * _FLOATS / _fastest(lambda: read([memory], [((8 * threads,), mx.float32)]))
-    progress("multiplying float32")
-    float32 = _rate(_kernel("multiply_add"), threads)
-    progress("multiplying bfloat16")
-    return Speeds(bandwidth, float32, _rate(_kernel("multiply_add_bfloat16"), threads), threads)
+    rates = []
+    for name in Speeds._fields[1:-1]:
+        progress(f"multiplying {name}")
+        rates.append(_rate(_kernel(f"multiply_add_{name}"), threads))
+    return Speeds(bandwidth, *rates, threads)
 
 
 def _rate(run: Kernel, threads: int) -> float:

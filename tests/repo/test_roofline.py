@@ -26,7 +26,7 @@ def run(monkeypatch, tmp_path):
     measurement."""
 
     def run_with(others, language="en"):
-        speeds = iter([Speeds(1e9, 3e11, 0, 2), Speeds(2e9, 1e11, 0, 2), Speeds(1e9, 1e11, 0, 2)])
+        speeds = iter([Speeds(1e9, 3e11, 0, 0, 2), Speeds(2e9, 1e11, 0, 4e11, 2), Speeds(1e9, 1e11, 0, 0, 2)])
 
         def measure_speeds(progress):
             progress("reading memory")
@@ -37,6 +37,7 @@ def run(monkeypatch, tmp_path):
         monkeypatch.setattr(quiet, "counters", counters_of(others).__next__)
         monkeypatch.setattr(roofline, "number_of_threads", lambda: 2)
         monkeypatch.setattr(roofline, "measure_speeds", measure_speeds)
+        monkeypatch.setattr(roofline, "compile_for", lambda package, kernels, words: None)
         products = ArithmeticSpeeds(2, {"float32": 8e9, "int8": 16e9}, {"float32": 9e10, "int8": 9e10})
         monkeypatch.setattr(roofline, "measure_arithmetic", lambda: products)
         done = CliRunner().invoke(app, [*ROOFLINE, "--out", str(tmp_path), "--lang", language])
@@ -67,6 +68,7 @@ def test_a_moment_of_load_is_measured_again(run):
     assert "busy: other programs use 1.5 of 2 processors; measuring again ..." in done.stderr
     assert "2.0 GB/s" in done.stdout
     assert "300 GFLOP/s" in done.stdout
+    assert "400 GOP/s" in done.stdout
     assert "in doubt" not in done.stdout
 
 

@@ -18,6 +18,7 @@ MEASURED = {  # a measurement's name in tiny_llm_native.roofline -> the key of t
     "reading memory": "roofline_bandwidth",
     "multiplying float32": "roofline_float32",
     "multiplying bfloat16": "roofline_bfloat16",
+    "multiplying int8": "roofline_int8",
 }
 
 

@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 
 import mlx.core as mx
 
+from tiny_llm_native.matmul.arithmetic import chosen
+
 from .kernel_cases import Case, Device, Rung, cases
 from .limits import MachineLimits
 from .machine_speeds import measure_speeds
@@ -55,7 +57,9 @@ def measure(package: str, is_small: bool, names: Collection[str], step: OnStep, 
         nonlocal threads
         machine = measure_speeds(lambda what: step("", what))
         threads = machine.threads
-        return {name: rate for name, rate in machine._asdict().items() if name != "threads"}
+        used = chosen()
+        unused = {"threads"} if "int8" in (used.few, used.many) else {"threads", "int8"}
+        return {name: rate for name, rate in machine._asdict().items() if name not in unused}
 
     limits = MachineLimits(speeds, quiet)
     limits.measure()

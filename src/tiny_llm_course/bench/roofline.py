@@ -51,7 +51,7 @@ def roofline(
         speeds, doubt, others = _measure(PACKAGES[DEFAULT_IMPL], words)
         show_note(words("arithmetic_measuring"))
         products = measure_arithmetic()
-        peak = max(speeds.float32, speeds.bfloat16)
+        peak = max(speeds.float32, speeds.bfloat16)  # int8 is not exact
         machine = costs.Machine(peak, speeds.bandwidth)
         passes = list(points(costs, config, machine, bits / 8))
         _print(words, words("roofline_model", model=model or "Qwen3-0.6B", bits=f"{bits:g}"), speeds, machine, passes)
@@ -109,6 +109,7 @@ def _print(words: Messages, of_model: str, speeds: Speeds, machine: Machine, pas
     rows = [("roofline_bandwidth", f"{speeds.bandwidth / 1e9:.1f} GB/s")]
     rows += [("roofline_float32", f"{speeds.float32 / 1e9:,.0f} GFLOP/s")]
     rows += [("roofline_bfloat16", f"{speeds.bfloat16 / 1e9:,.0f} GFLOP/s")] * (speeds.bfloat16 > 0)
+    rows += [("roofline_int8", f"{speeds.int8 / 1e9:,.0f} GOP/s")] * (speeds.int8 > 0)
     rows += [("roofline_ridge", f"{machine.ridge:.1f} FLOP/B")]
     for key, value in rows:
         show(table_row(words(key), right(value, 16)))

@@ -21,7 +21,7 @@ def draw_roofline(speeds: Speeds, points: list[Point], words: Messages) -> bytes
     with picture(7.5, 4.2, words("roofline_title")) as drawn:
         axes = drawn.figure.subplots()
         intensity = np.geomspace(0.25, max(4096, 2 * max(point.intensity for point in points)), 200)
-        for key, peak in (("float32", speeds.float32), ("bfloat16", speeds.bfloat16)):
+        for key, peak in (("float32", speeds.float32), ("bfloat16", speeds.bfloat16), ("int8", speeds.int8)):
             if peak:
                 axes.loglog(intensity, np.minimum(peak, speeds.bandwidth * intensity) / 1e9, color=BLUE, lw=2)
                 axes.annotate(

@@ -56,8 +56,9 @@ class Tables:
 
 def show_limits(limits: dict[str, float], threads: int, doubt: str | None, words: Messages) -> None:
     show(words("roofline_machine", threads=threads), bold=True)
-    for name, unit in (("bandwidth", "GB/s"), ("float32", "GFLOP/s"), ("bfloat16", "GFLOP/s")):
-        if limits[name]:
+    units = {"bandwidth": "GB/s", "float32": "GFLOP/s", "bfloat16": "GFLOP/s", "int8": "GOP/s"}
+    for name, unit in units.items():
+        if limits.get(name):
             speed = right(f"{limits[name] / 1e9:,.0f} {unit}", 16)
             show(table_row(words(f"roofline_{name}"), speed + _mark(doubt)))
 
