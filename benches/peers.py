@@ -11,13 +11,16 @@ bytes per weight. Transformers stores weights in bfloat16. Decoding is measured 
 token each, which choose no next token. The engines take turns, so that other programs slow down all engines alike.
 
 Build llama-bench from the source in llama-cpp-python: cmake -DGGML_NATIVE=ON -DCMAKE_BUILD_TYPE=Release, target
-llama-bench. For --march x86-64-v3, build it with -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON
--DGGML_BMI2=ON. Make the GGUF file with peers/make_gguf.py. PYTHON is the path of a Python interpreter with torch and
-transformers. The course itself needs none of these programs and packages.
+llama-bench. If a machine lists AMX but forbids programs to use it, llama-bench stops with an illegal instruction: then
+build it with -DCMAKE_CXX_FLAGS and -DCMAKE_C_FLAGS="-mno-amx-tile -mno-amx-int8 -mno-amx-bf16", too. For --march
+x86-64-v3, build it with -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON. Make the GGUF
+file with peers/make_gguf.py. PYTHON is the path of a Python interpreter with torch and transformers. The course itself
+needs none of these programs and packages.
 
 Each round first measures the machine's limits, in bytes and operations per second, with `tiny_llm_native.roofline`. The
 results also give each speed as a share of the speed that the highest measured limits allow for the same pass, if it
-reads as many bytes per weight as the engine.
+reads as many bytes per weight as the engine. An engine that may round activations to 8 bits is compared with the limit
+of 8-bit arithmetic.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -101,6 +105,8 @@ def run_llama_bench(options: argparse.Namespace) -> dict[str, float]:
 
 def run(command: list[str]) -> str:
     done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode < 0:
+        sys.exit(f"{command[0]} was stopped by {signal.Signals(-done.returncode).name}\n{done.stderr[-2000:]}".rstrip())
     if done.returncode:
         sys.exit(f"{command[0]} failed:\n{done.stderr[-2000:]}")
     return done.stdout
@@ -123,7 +129,7 @@ def best(work: Callable[[], Any], runs: int = 3) -> float:
 
 
 def limits(options: argparse.Namespace) -> dict[str, float]:
-    """Return how many bytes per second the machine reads, and its operations per second in float32 and in bfloat16."""
+    """Return how many bytes per second the machine reads, and its operations per second for each number type."""
     compile_for_older(options.march)
     from tiny_llm_native.roofline import measure
 
@@ -242,20 +248,24 @@ def save(options: argparse.Namespace, rounds: list[dict[str, dict[str, float]]])
     name = "_".join(["peers", *(flag.removeprefix("--") for flag in flags if flag != "--march")]) + ".json"
     command = " ".join(["python benches/peers.py", *flags])
     found = about(command, "mlx", "mlx-lm", "numpy") | peer_versions(options)
-    found |= {"threads": THREADS, "rounds": rounds, "ratios": ratios, "shares": shares(rounds)}
+    found |= {"threads": THREADS, "rounds": rounds, "ratios": ratios, "shares": shares(rounds, options.fast)}
     (HERE / "results" / name).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(json.dumps({"ratios": ratios, "shares": found["shares"]}, indent=1))
 
 
-def shares(rounds: list[dict[str, dict[str, float]]]) -> dict[str, dict[str, float]]:
-    """Return each engine's best speed in each pass, as a share of the speed that the highest limits allow."""
+def shares(rounds: list[dict[str, dict[str, float]]], is_fast: bool) -> dict[str, dict[str, float]]:
+    """Return each engine's best speed in each pass, as a share of the speed that the highest limits allow. is_fast:
+    whether the course's kernels may round activations to 8 bits."""
     from tiny_llm_course.bench.models import model_config
     from tiny_llm_ref.costs import Machine, model_cost
 
     best_limits = {name: max(each[LIMITS][name] for each in rounds) for name in rounds[0][LIMITS]}
     bandwidth = best_limits.pop("bandwidth")
-    machine, found = Machine(max(best_limits.values()), bandwidth), {}
+    exact = max(best_limits["float32"], best_limits["bfloat16"])
+    rounding = {"llama.cpp", "ours"} if is_fast else {"llama.cpp"}
+    found: dict[str, dict[str, float]] = {}
     for peer, bytes_per_weight in BYTES.items():
+        machine = Machine(max(best_limits.values()) if peer in rounding else exact, bandwidth)
         speeds = [each[peer] for each in rounds if peer in each]
         for what in speeds[0] if speeds else ():
             kind, length = what.split()
