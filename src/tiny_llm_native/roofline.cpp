@@ -58,6 +58,7 @@ KERNEL(read_bytes, ReadArguments) {
             const float* from = call.x.as<float>() + count * part / parts * 4 * WIDTH;
             const float* last = call.x.as<float>() + count * (part + 1) / parts * 4 * WIDTH;
             for (; from < last; from += 4 * WIDTH) {
+                for (int i = 0; i < 4 * WIDTH; i += CACHE_LINE) __builtin_prefetch(from + AHEAD + i);
                 a = max(a, load(from)), b = max(b, load(from + WIDTH));
                 c = max(c, load(from + 2 * WIDTH)), d = max(d, load(from + 3 * WIDTH));
             }

@@ -11,8 +11,9 @@
 
 namespace tiny_llm {
 
-constexpr int ROWS = 16, GROUP = 64, LINES = 8;  // of a panel
-constexpr int PARTS = ROWS / WIDTH;              // registers for one number of each row
+constexpr int ROWS = 16, GROUP = 64, LINES = 8;   // of a panel
+constexpr int PARTS = ROWS / WIDTH;               // registers for one number of each row
+constexpr int64_t AHEAD = 1152, CACHE_LINE = 16;  // words: how far ahead memory is prefetched (4.5 KiB); 64 bytes
 
 struct Panels {
     const uint32_t* data;
@@ -26,10 +27,10 @@ struct Panels {
     }
 };
 
-// Prefetches weights that a product needs some groups later. The processor's own prefetching stops at each page's end.
+// Prefetches as many words as a group has, some groups ahead, because the processor's own prefetching stops at the end
+// of each page.
 template <typename Format>
 void prefetch_after(const uint32_t* group) {
-    constexpr int64_t AHEAD = 1152, CACHE_LINE = 16;  // words: 4.5 KiB, 64 bytes
     for (int64_t i = 0; i < Format::PANEL_GROUP; i += CACHE_LINE) __builtin_prefetch(group + AHEAD + i);
 }
 
