@@ -1,7 +1,8 @@
 """Compares week 3's engine, mlx-lm's batched generation and llama.cpp's batched bench on many requests at once.
 
-python benches/serving.py [--llama-batched-bench FILE --gguf FILE]     into results/serving.json
-python benches/serving.py --smoke                                      a few tokens; nothing is written
+python benches/serving.py [--llama-batched-bench FILE --gguf FILE]             into results/serving.json
+python benches/serving.py [--llama-batched-bench FILE --gguf FILE] --fast      into results/serving_fast.json
+python benches/serving.py --smoke                                              a few tokens; nothing is written
 
 Each request has a prompt of 128 tokens and generates 32 tokens. "decode" is how many tokens per second an engine
 generates while all requests generate. "all" is how many tokens per second it generates from the start to the last
@@ -9,7 +10,8 @@ token. The models are the bundled one, and one with random weights in Qwen3-0.6B
 llama.cpp and mlx-lm run only the random weights. Week 3's engine and llama.cpp take turns, so that other programs slow
 down both engines alike. mlx-lm is slow, so it runs only one batch: 4 requests with prompts of 16 tokens, which generate
 8 tokens each. llama-batched-bench chooses no tokens, so the results give the speed of week 3's engine with and without
-the time for choosing tokens.
+the time for choosing tokens. --fast lets the tuned layers, which run the random weights, round activations to 8 bits,
+as llama.cpp does.
 
 Build llama-batched-bench from the source in llama-cpp-python (cmake -DGGML_NATIVE=ON -DCMAKE_BUILD_TYPE=Release). Make
 the GGUF file with peers/make_gguf.py.
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -34,6 +37,7 @@ import numpy as np
 from tiny_llm_course.base.machine import about
 from tiny_llm_course.bench.models import bundled_model, random_model
 from tiny_llm_native.extension import set_threads
+from tiny_llm_native.matmul.arithmetic import VARIABLE
 from tiny_llm_ref.serving.batch import Batch
 from tiny_llm_ref.serving.batch_sampler import BatchSampler
 from tiny_llm_ref.serving.engine import Engine
@@ -55,9 +59,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--llama-batched-bench", type=Path)
     parser.add_argument("--gguf", type=Path)
+    parser.add_argument("--fast", action="store_true", help="let the course's kernels round activations to 8 bits")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--smoke", action="store_true", help="a few tokens; nothing is written")
     options = parser.parse_args()
+    if options.fast:
+        os.environ[VARIABLE] = "fast"
     set_threads(THREADS)
     shapes = {
         "story": bundled_model("tiny_llm_ref", "story")[0],
@@ -68,7 +75,8 @@ def main() -> None:
     rows = [measure(name, model, count, new, rounds, options) for name, model in shapes.items() for count in counts]
     print(table(rows))
     if not options.smoke:
-        found = about("python benches/serving.py", "mlx", "mlx-lm", "numpy")
+        command = "python benches/serving.py" + " --fast" * options.fast
+        found = about(command, "mlx", "mlx-lm", "numpy")
         found |= {"threads": THREADS, "prompt": PROMPT, "new": NEW, "rows": rows}
         found |= {
             "mlx-lm": mlx_lm(shapes["Qwen3-0.6B"]),
@@ -76,7 +84,8 @@ def main() -> None:
         }
         if options.llama_batched_bench:
             found["llama.cpp"] = version(options)
-        RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        file = RESULTS.with_stem("serving_fast") if options.fast else RESULTS
+        file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         print(json.dumps({name: found[name] for name in ("mlx-lm", "memory")}, indent=1))
 
 

@@ -27,7 +27,7 @@ class Bench(CourseDirective):
 
     def run(self) -> list[nodes.Node]:
         name = self.arguments[0]
-        names = ("ahead", "compile", "model", "peers", "profile", "story")
+        names = ("ahead", "arithmetic", "compile", "llama", "model", "peers", "profile", "story")
         tables = {each: getattr(self, each) for each in names}
         file, rows = self.of_week_3(*TABLES[name]) if name in TABLES else tables.get(name, self.kernel)()
         if not rows[1:]:
@@ -88,6 +88,33 @@ class Bench(CourseDirective):
                 rows.append([peer, self.word(kind, length=length), *map(speed, speeds), f"{ratio:.1f} x"])
         return file, rows
 
+    def llama(self) -> tuple[Path, list[list[str]]]:
+        """Return the course's best speeds with exact and with fast arithmetic, on this processor and with AVX2 only, as
+        shares of the machine's limits and as ratios to llama.cpp's speeds."""
+        columns = ("exact_speed", "of_limit", "against_llama", "fast_speed", "of_limit", "against_llama")
+        rows = [[self.word("pass"), *map(self.word, columns)]]
+        for march in ("", "x86-64-v3"):
+            runs = [self.read(_peers(fast, march)) for fast in ("", "fast")]
+            for what in runs[0]["ratios"]["llama.cpp"]:
+                kind, length = what.split()
+                row = [self.word(kind, length=length) + self.word("only_avx2") * bool(march)]
+                for run in runs:
+                    best = max(each["ours"][what] for each in run["rounds"])
+                    row += [speed(best), _share(run["shares"]["ours"][what])]
+                    row.append(f"{run['ratios']['llama.cpp'][what]:.2f} x")
+                rows.append(row)
+            rows += [] if march else [self.requests()]
+        return _peers("fast", ""), rows
+
+    def requests(self, count: int = 16) -> list[str]:
+        """Return a row of the table `llama`: the decoding speeds of many requests."""
+        row = [self.word("decode_requests", count=count)]
+        for name in ("serving", "serving_fast"):
+            rows = self.read(RESULTS / f"{name}.json")["rows"]
+            found = next(each for each in rows if "ratio" in each and each["requests"] == count)
+            row += [speed(found["decode"]), "", f"{found['ratio']:.2f} x"]
+        return row
+
     def profile(self) -> tuple[Path, list[list[str]]]:
         file = RESULTS / "one_token.json"
         parts = self.read(file)["milliseconds"]
@@ -113,6 +140,16 @@ class Bench(CourseDirective):
             rows.append([self.word(row["model"]), *times])
         return file, rows
 
+    def arithmetic(self) -> tuple[Path, list[list[str]]]:
+        file = RESULTS / "arithmetic.json"
+        columns = ("number_type", "error_few", "error_many", "perplexity_en", "perplexity_ja", "right_en", "right_ja")
+        rows = [[self.word(column) for column in columns]]
+        for name, row in self.read(file)["arithmetic"].items():
+            errors = [f"{100 * row['error'][rows_of_x]:.2g} %" for rows_of_x in ("few", "many")]
+            perplexities = [f"{value:.3f}" for value in row["perplexity"].values()]
+            rows.append([name, *errors, *perplexities, *(f"{100 * value:.1f} %" for value in row["right"].values())])
+        return file, rows
+
     def compile(self) -> tuple[Path, list[list[str]]]:
         file = RESULTS / "ahead.json"
         rows = [[self.word("time_per_call"), self.word("uncompiled"), "`mx.compile`", self.word("first_call")]]
@@ -120,6 +157,10 @@ class Bench(CourseDirective):
             times = [f"{1e6 * row[of]:,.0f} µs" for of in ("plain", "compiled")]
             rows.append([self.word(row["function"]), *times, f"{row['first']:.1f} s"])
         return file, rows
+
+
+def _peers(*parts: str) -> Path:
+    return RESULTS / f"{'_'.join(('peers', *filter(None, parts)))}.json"
 
 
 def _share(limit: float | None) -> str:
