@@ -145,7 +145,7 @@ class Bench(CourseDirective):
         columns = ("number_type", "error_few", "error_many", "perplexity_en", "perplexity_ja", "right_en", "right_ja")
         rows = [[self.word(column) for column in columns]]
         for name, row in self.read(file)["arithmetic"].items():
-            errors = [f"{100 * row['error'][rows_of_x]:.2g} %" for rows_of_x in ("few", "many")]
+            errors = [_small(row["error"][rows_of_x]) for rows_of_x in ("few", "many")]
             perplexities = [f"{value:.3f}" for value in row["perplexity"].values()]
             rows.append([name, *errors, *perplexities, *(f"{100 * value:.1f} %" for value in row["right"].values())])
         return file, rows
@@ -165,6 +165,10 @@ def _peers(*parts: str) -> Path:
 
 def _share(limit: float | None) -> str:
     return "" if limit is None else f"{100 * limit:.0f} %"
+
+
+def _small(error: float) -> str:
+    return f"{100 * error:.2g} %" if error > 1e-5 else "< 0.001 %"
 
 
 def _line(cells: list[str], number: int) -> str:
