@@ -9,6 +9,7 @@ import mlx.core as mx
 
 from .extension import Kernel, kernel_without_fallback
 from .extension import threads as number_of_threads
+from .matmul.arithmetic import NAMES
 
 __all__ = ["Speeds", "measure"]
 
@@ -41,11 +42,11 @@ def measure(progress: Callable[[str], None] = lambda what: None) -> Speeds:
     memory = mx.random.uniform(shape=(_FLOATS,))
     mx.eval(memory)
     bandwidth = 4 * _FLOATS / _fastest(lambda: read([memory], [((8 * threads,), mx.float32)]))
-    rates = []
-    for name in Speeds._fields[1:-1]:
+    rates = {}
+    for name in NAMES:
         progress(f"multiplying {name}")
-        rates.append(_rate(_kernel(f"multiply_add_{name}"), threads))
-    return Speeds(bandwidth, *rates, threads)
+        rates[name] = _rate(_kernel(f"multiply_add_{name}"), threads)
+    return Speeds(bandwidth, **rates, threads=threads)
 
 
 def _rate(run: Kernel, threads: int) -> float:
