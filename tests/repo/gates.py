@@ -36,8 +36,8 @@ LAYERS = {
     includes
     arguments compiler fallback
     extension
-    argmax metal roofline
-    matmul
+    argmax matmul metal
+    roofline
 """,
     "tiny_llm_given": """
     __init__
