@@ -58,7 +58,7 @@ def prepare(root: Path) -> None:
     ladder = json.loads((root / "benches/results/ladder.json").read_text(encoding="utf-8"))
     module(".bench.run").measure = lambda *arguments: measured(ladder)
     module(".bench.run").compile_for = lambda *arguments: None
-    module(".bench.roofline").measure_speeds = speeds(ladder["limits"])
+    module(".bench.roofline").measure_speeds = speeds(ladder)
     arithmetic = importlib.import_module("tiny_llm_native.matmul.arithmetic")
     found = arithmetic.Speeds(2, {"float32": 3e10, "int8": 4e10}, {"float32": 3e11, "int8": 7e11}, {"bfloat16": "no"})
     module(".bench.roofline").measure_arithmetic = lambda: found
@@ -163,10 +163,12 @@ class Programs:
         return self._known[key]
 
 
-def speeds(limits: dict[str, Any]) -> Any:
+def speeds(ladder: dict[str, Any]) -> Any:
     def measure(progress: Any = lambda what: None) -> Any:
         progress("multiplying float32")
-        return importlib.import_module("tiny_llm_native.roofline").Speeds(**limits, int8=9e11)
+        return importlib.import_module("tiny_llm_native.roofline").Speeds(
+            **ladder["limits"], int8=9e11, threads=ladder["threads"]
+        )
 
     return measure
 
