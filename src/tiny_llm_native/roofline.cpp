@@ -1,7 +1,9 @@
 // Measures how fast this processor reads memory and multiplies: given.
 #include "matmul/instructions.h"
 
-#if defined(__AVX512BF16__)
+#if defined(TINY_LLM_HAS_TILES)
+#include "matmul/panels_tiles.h"
+#elif defined(__AVX512BF16__)
 #include <immintrin.h>
 #endif
 
@@ -19,6 +21,11 @@ constexpr int CHAINS = 16;
 constexpr int PAIRED = 2 * 2 * CHAINS * 16;
 #else
 constexpr int PAIRED = 0;
+#endif
+#if defined(TINY_LLM_HAS_TILES)
+constexpr int TILED = 2 * 4 * 16 * 16 * 32;
+#else
+constexpr int TILED = 0;
 #endif
 #if defined(TINY_LLM_HAS_INT8)
 constexpr int DOTS = 2 * 4 * CHAINS * WIDTH;
@@ -97,6 +104,25 @@ KERNEL(multiply_add_bfloat16, MultiplyArguments) {
 #else
         return float(rounds);
 #endif
+    });
+}
+
+// Does such rounds with four products of tiles, which have 16 x 32 numbers in bfloat16, if the processor has AMX,
+// otherwise no operations. The system has to permit AMX (matmul/arithmetic.py).
+KERNEL(multiply_add_tiles, MultiplyArguments) {
+    repeat(call, TILED, [](int64_t rounds) {
+#if defined(TINY_LLM_HAS_TILES)
+        static constexpr Tiles tiles(MOST_ROWS);
+        _tile_loadconfig(&tiles);
+        for (int64_t i = 0; i < rounds; i++) {
+            _tile_dpbf16ps(0, 4, 6);
+            _tile_dpbf16ps(1, 4, 7);
+            _tile_dpbf16ps(2, 5, 6);
+            _tile_dpbf16ps(3, 5, 7);
+        }
+        _tile_release();
+#endif
+        return float(rounds);
     });
 }
 

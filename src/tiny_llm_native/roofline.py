@@ -9,7 +9,7 @@ import mlx.core as mx
 
 from .extension import Kernel, kernel_without_fallback
 from .extension import threads as number_of_threads
-from .matmul.arithmetic import NAMES
+from .matmul.arithmetic import NAMES, may_use_tiles
 
 __all__ = ["Speeds", "measure"]
 
@@ -21,13 +21,19 @@ _REPEATS = 20  # the fastest run counts: anything else that the machine does can
 
 class Speeds(NamedTuple):
     """The speeds of a machine. bandwidth: bytes per second. float32, bfloat16, int8: operations per second, 0 if the
-    processor has no instructions for them. threads: how many threads were used."""
+    processor has no instructions for them. bfloat16 includes AMX, if the system permits it. threads: how many threads
+    were used."""
 
     bandwidth: float
     float32: float
     bfloat16: float
     int8: float
     threads: int
+
+    @property
+    def exact(self) -> float:
+        """The operations per second of the fastest number type that does not round activations to 8 bits."""
+        return max(self.float32, self.bfloat16)
 
 
 def measure(progress: Callable[[str], None] = lambda what: None) -> Speeds:
@@ -45,7 +51,8 @@ def measure(progress: Callable[[str], None] = lambda what: None) -> Speeds:
     rates = {}
     for name in NAMES:
         progress(f"multiplying {name}")
-        rates[name] = _rate(_kernel(f"multiply_add_{name}"), threads)
+        has_tiles = name == "bfloat16" and may_use_tiles()
+        rates[name] = _rate(_kernel(f"multiply_add_{'tiles' if has_tiles else name}"), threads)
     return Speeds(bandwidth, **rates, threads=threads)
 
 

@@ -60,7 +60,8 @@ def prepare(root: Path) -> None:
     module(".bench.run").compile_for = lambda *arguments: None
     module(".bench.roofline").measure_speeds = speeds(ladder)
     arithmetic = importlib.import_module("tiny_llm_native.matmul.arithmetic")
-    found = arithmetic.Speeds(2, {"float32": 3e10, "int8": 4e10}, {"float32": 3e11, "int8": 7e11}, {"bfloat16": "no"})
+    few, more = {"float32": 3e10, "int8": 4e10}, {"float32": 3e11, "int8": 7e11}
+    found = arithmetic.Speeds(2, few, more, more, {"bfloat16": "no"})
     module(".bench.roofline").measure_arithmetic = lambda: found
     arithmetic.remembered = lambda: found  # what another process measures would change doctor's screens
     module(".serve.serving_end").Ending.serve = ends_at_once

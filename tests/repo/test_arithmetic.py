@@ -1,6 +1,7 @@
 """The number types of products with packed weights: each against float64, and the choice among them."""
 
 import json
+from types import SimpleNamespace
 
 import mlx.core as mx
 import numpy as np
@@ -11,7 +12,18 @@ from tiny_llm_course.setup import doctor
 from tiny_llm_course.ui import CommandError, Messages
 from tiny_llm_native.compiler import CompileError
 from tiny_llm_native.matmul import arithmetic, arithmetic_speeds, packed
-from tiny_llm_native.matmul.arithmetic import NAMES, VARIABLE, Choice, Speeds, candidates, choose, chosen, flags
+from tiny_llm_native.matmul.arithmetic import (
+    FEW,
+    NAMES,
+    SOME,
+    VARIABLE,
+    Choice,
+    Speeds,
+    candidates,
+    choose,
+    chosen,
+    flags,
+)
 from tiny_llm_native.matmul.packed import pack, packed_matmul
 from tiny_llm_ref.quantize import dequantize, quantize
 
@@ -33,7 +45,7 @@ def kept(monkeypatch, tmp_path):
     arithmetic._chosen.cache_clear()
 
 
-@pytest.mark.parametrize("rows", [1, 3, 4, 5, 8, 9, 21])
+@pytest.mark.parametrize("rows", [1, 3, 4, 5, 8, 9, 16, 17, 32, 33, 70])
 @pytest.mark.parametrize("name", candidates())
 def test_products(monkeypatch, name, rows):
     """Some groups differ in size, and one group is 0. There are 5 panels, and a product may take 2 or 3 at once."""
@@ -57,23 +69,42 @@ def test_the_largest_levels_and_numbers_do_not_overflow(monkeypatch, name):
         assert found.tolist() == [[sign * 127.0 * 15 * 128] * 16] * 2
 
 
-@pytest.mark.parametrize("few", candidates()[1:])
-def test_few_rows_and_many_in_one_library(monkeypatch, few):
+@pytest.mark.parametrize("rounding", candidates()[1:])
+@pytest.mark.parametrize("rows", [1, FEW, FEW + 1, SOME, SOME + 1])
+def test_each_number_of_rows_has_its_number_type(monkeypatch, rounding, rows):
     mx.random.seed(1)
     panels = pack(*quantize(mx.random.normal((16, 64), mx.bfloat16), 64, 4))
-    x = mx.random.normal((9, 64))
+    x = mx.random.normal((rows, 64))
     exact = packed_matmul(x, panels)
-    monkeypatch.setattr(packed, "flags", lambda: flags(Choice(few, "float32")))
-    assert mx.array_equal(packed_matmul(x, panels), exact)
-    rounded = packed_matmul(x[:8], panels)
-    assert mx.allclose(rounded, exact[:8], atol=0.5)
-    assert not mx.array_equal(rounded, exact[:8])
+    own = "few" if rows <= FEW else "some" if rows <= SOME else "many"
+    for of_rows in Choice._fields:
+        choice = Choice.always("float32")._replace(**{of_rows: rounding})
+        monkeypatch.setattr(packed, "flags", lambda choice=choice: flags(choice))
+        found = packed_matmul(x, panels)
+        assert mx.allclose(found, exact, atol=0.5)
+        assert mx.array_equal(found, exact) == (of_rows != own)
+
+
+@pytest.mark.parametrize(("answer", "struct"), [(0, "Bfloat16Tiles"), (-1, "Bfloat16")])
+def test_amx_needs_the_permission_of_the_system(monkeypatch, answer, struct):
+    system = SimpleNamespace(syscall=lambda *arguments: answer)
+    monkeypatch.setattr(arithmetic.sys, "platform", "linux")
+    monkeypatch.setattr(arithmetic.ctypes, "CDLL", lambda name: system)
+    monkeypatch.setattr(arithmetic, "_instructions", lambda: ["BFLOAT16", "TILES"])
+    arithmetic.may_use_tiles.cache_clear()
+    names = [f"-DTINY_LLM_{rows}=" for rows in ("FEW", "SOME", "MANY")]
+    assert flags(Choice.always("bfloat16")) == (f"{names[0]}Bfloat16", *(name + struct for name in names[1:]))
+    monkeypatch.setattr(arithmetic, "_instructions", lambda: ["BFLOAT16"])
+    arithmetic.may_use_tiles.cache_clear()
+    assert not arithmetic.may_use_tiles()
+    monkeypatch.undo()
+    arithmetic.may_use_tiles.cache_clear()
 
 
 def test_the_environment_names_one(monkeypatch):
     for name in candidates():
         monkeypatch.setenv(VARIABLE, name)
-        assert chosen() == Choice(name, name)
+        assert chosen() == Choice.always(name)
 
 
 def test_wrong_names(monkeypatch):
@@ -87,11 +118,13 @@ def test_wrong_names(monkeypatch):
         chosen()
 
 
-def test_the_fastest_is_chosen_for_few_rows_and_for_many():
-    speeds = Speeds(2, {"float32": 10, "bfloat16": 20, "int8": 20.5}, {"float32": 30, "bfloat16": 20, "int8": 60})
-    assert choose(speeds, "exact") == Choice("bfloat16", "float32")
-    assert choose(speeds, "fast") == Choice("bfloat16", "int8")  # int8 is hardly faster for few rows
-    assert choose(Speeds(2, {"float32": 1}, {"float32": 1}, {"int8": "no"}), "fast") == Choice("float32", "float32")
+def test_the_fastest_is_chosen_for_each_number_of_rows():
+    few = {"float32": 10, "bfloat16": 20, "int8": 20.5}  # int8 is hardly faster than bfloat16
+    speeds = Speeds(2, few, {"float32": 30, "bfloat16": 20, "int8": 60}, {"float32": 30, "bfloat16": 90, "int8": 60})
+    assert choose(speeds, "exact") == Choice("bfloat16", "float32", "bfloat16")
+    assert choose(speeds, "fast") == Choice("bfloat16", "int8", "bfloat16")
+    only = {"float32": 1.0}
+    assert choose(Speeds(2, only, only, only, {"int8": "no"}), "fast") == Choice.always("float32")
 
 
 def test_measured_once(monkeypatch, kept):
@@ -99,7 +132,7 @@ def test_measured_once(monkeypatch, kept):
     first = chosen()
     speeds = arithmetic.remembered()
     assert speeds is not None
-    assert set(speeds.few) == set(speeds.many) == set(candidates())
+    assert set(speeds.few) == set(speeds.some) == set(speeds.many) == set(candidates())
     assert choose(speeds, "fast") == first
     monkeypatch.setattr(arithmetic_speeds, "measure", lambda: pytest.fail("it was measured again"))
     arithmetic._chosen.cache_clear()
@@ -110,8 +143,9 @@ def test_measured_once(monkeypatch, kept):
 def test_a_file_of_other_kernels_or_a_damaged_one_counts_for_nothing(kept, text):
     kept.write_text(text)
     assert arithmetic.remembered() is None
-    arithmetic.remember(Speeds(1, {"float32": 1.0}, {"float32": 1.0}))
-    assert arithmetic.remembered() == Speeds(1, {"float32": 1.0}, {"float32": 1.0})
+    speeds = Speeds(1, {"float32": 1.0}, {"float32": 2.0}, {"float32": 3.0})
+    arithmetic.remember(speeds)
+    assert arithmetic.remembered() == speeds
     kept.write_text(json.dumps(json.loads(kept.read_text()) | {"kernels": "others"}))
     assert arithmetic.remembered() is None
 
@@ -139,7 +173,8 @@ TUNED = {"model": "story", "bits": 4, "layers": "tuned"}
 @pytest.fixture
 def measured(kept):
     """Simulate a machine on which 8 bits are faster for few rows."""
-    arithmetic.remember(Speeds(2, {"float32": 10e9, "int8": 20e9}, {"float32": 90e9, "int8": 80e9}))
+    slower = {"float32": 90e9, "int8": 80e9}
+    arithmetic.remember(Speeds(2, {"float32": 10e9, "int8": 20e9}, slower, slower))
 
 
 @pytest.mark.parametrize(
@@ -173,9 +208,11 @@ def test_fast_is_for_tuned_layers():
 @pytest.mark.parametrize(("problems", "state"), [({}, "ok"), ({"int8": "panels.h:1: no"}, "warning")])
 def test_doctor_shows_speeds_and_choice(kept, problems, state):
     assert doctor._arithmetic(Messages("en")).found == "not measured yet; ./course roofline measures it"
-    arithmetic.remember(Speeds(2, {"float32": 12.34e9}, {"float32": 56e9}, problems))
+    arithmetic.remember(Speeds(2, {"float32": 12.34e9}, {"float32": 45e9}, {"float32": 56e9}, problems))
     check = doctor._arithmetic(Messages("en"))
     assert (check.name, check.state) == ("arithmetic", state)
-    assert "float32: 12.3 GB/s of weights with one row, 56 GFLOP/s with 64 rows; " in check.found
+    assert (
+        "float32: 12.3 GB/s of weights with one row, 45 GFLOP/s with 16 rows, 56 GFLOP/s with 64 rows; " in check.found
+    )
     assert ("int8 does not compile: panels.h:1: no; " in check.found) == bool(problems)
     assert check.found.endswith("chosen: float32; chosen with --fast: float32")

@@ -152,7 +152,7 @@ def test_only_what_there_is():
 
 # ---------------------------------------------------------------------------------------------------- a busy machine
 
-DENSE = Rung("w2d6.2", lambda: None, "arithmetic")
+DENSE = Rung("w2d6.2", lambda: None, "float32")
 PRODUCT = Case("quantized_matmul", "1 x 1", [DENSE], operations=100)
 
 
@@ -169,6 +169,14 @@ def test_a_share_is_of_the_best_limit_of_the_run():
     limits.measure()
     assert limits.share(PRODUCT, DENSE, 2.0) == 0.5
     assert limits.doubt is None
+
+
+def test_a_share_is_of_the_limit_of_the_number_type():
+    limits = limits_of(100.0)
+    limits.measure()
+    limits.best["bfloat16"] = 400.0
+    assert limits.share(PRODUCT, DENSE, 2.0) == 0.5
+    assert limits.share(PRODUCT, Rung("tuned", min, "fastest"), 2.0) == 0.125
 
 
 def test_a_limit_that_a_kernel_passes_is_measured_again():
@@ -219,6 +227,9 @@ def test_shares_of_a_model(monkeypatch):
     assert shares.of("w2d7", row)["decode_limit"] == pytest.approx(20 * token.bytes / 20e9)
     assert shares.of("w2d1", row)["decode_limit"] == pytest.approx(20 * (token.bytes + weights() * 1.4375) / 20e9)
     assert shares.of("w2d7", row)["prefill_limit"] == pytest.approx(100 * prompt.operations / 1e12 / 128)
+    limits.best["bfloat16"] = 4e12
+    assert shares.of("w2d7", row)["prefill_limit"] == pytest.approx(100 * prompt.operations / 1e12 / 128)
+    assert shares.of("tuned", row)["prefill_limit"] == pytest.approx(100 * prompt.operations / 4e12 / 128)
     monkeypatch.setattr("tiny_llm_ref.costs.model_cost", unwritten)
     assert shares.of("w2d7", row) == {"prefill_limit": None, "decode_limit": None}
 

@@ -38,7 +38,8 @@ def run(monkeypatch, tmp_path):
         monkeypatch.setattr(roofline, "number_of_threads", lambda: 2)
         monkeypatch.setattr(roofline, "measure_speeds", measure_speeds)
         monkeypatch.setattr(roofline, "compile_for", lambda package, kernels, words: None)
-        products = ArithmeticSpeeds(2, {"float32": 8e9, "int8": 16e9}, {"float32": 9e10, "int8": 9e10})
+        alike = {"float32": 9e10, "int8": 9e10}
+        products = ArithmeticSpeeds(2, {"float32": 8e9, "int8": 16e9}, alike, alike)
         monkeypatch.setattr(roofline, "measure_arithmetic", lambda: products)
         done = CliRunner().invoke(app, [*ROOFLINE, "--out", str(tmp_path), "--lang", language])
         assert done.exit_code == 0, done.output
@@ -56,7 +57,7 @@ def test_progress_is_said_on_stderr(run):
 
 def test_arithmetics_are_measured_and_compared(run):
     shown = run([0]).stdout
-    assert "int8: 16.0 GB/s of weights with one row, 90 GFLOP/s with 64 rows" in shown
+    assert "int8: 16.0 GB/s of weights with one row, 90 GFLOP/s with 16 rows, 90 GFLOP/s with 64 rows" in shown
     assert "chosen: float32" in shown
     assert "chosen with --fast: int8 for up to 8 tokens at once, float32 for more" in shown
 

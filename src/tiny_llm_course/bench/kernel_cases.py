@@ -18,7 +18,7 @@ from tiny_llm_native.matmul.packed import pack, packed_matmul
 
 __all__ = ["CASES", "Case", "Device", "Rung", "cases"]
 
-Limit: TypeAlias = Literal["bandwidth", "arithmetic"]
+Limit: TypeAlias = Literal["bandwidth", "float32", "fastest"]
 Device: TypeAlias = Literal["cpu", "gpu"]
 Size: TypeAlias = dict[str, int]
 
@@ -30,8 +30,8 @@ BASE, EPS = 1e6, 1e-6
 
 @dataclass(frozen=True)
 class Rung:
-    """A way to compute a case. limit: the machine's limit for this rung. device: the device that runs the rung. None:
-    either device."""
+    """A way to compute a case. limit: the machine's limit for this rung, which is reading memory, or the arithmetic of
+    float32 or of the fastest number type. device: the device that runs the rung. None: either device."""
 
     name: str  # fallback, mlx, tuned, or a task's id
     run: Callable[[], Any]
@@ -167,11 +167,11 @@ def _matmul(package: str, size: Size) -> Case:
         "quantized_matmul",
         f"{size['L']} x {size['E']}, {size['I']} x {size['E']}",
         [
-            Rung("fallback", lambda: fallback.quantized_matmul(x, *weight, 64, 4), "arithmetic", device=None),
-            Rung("mlx", lambda: _mlx_product(x, *weight, 64, 4), "arithmetic", device=None),
-            Rung("w2d6.2", lambda: ops.quantized_matmul(x, *weight, 64, 4), "arithmetic"),
-            Rung("w2d6.3", lambda: ops.quantized_matmul_metal(x, *weight, 64, 4), "arithmetic", "gpu"),
-            Rung("tuned", lambda: packed_matmul(x, packed()[0]), "arithmetic"),
+            Rung("fallback", lambda: fallback.quantized_matmul(x, *weight, 64, 4), "float32", device=None),
+            Rung("mlx", lambda: _mlx_product(x, *weight, 64, 4), "float32", device=None),
+            Rung("w2d6.2", lambda: ops.quantized_matmul(x, *weight, 64, 4), "float32"),
+            Rung("w2d6.3", lambda: ops.quantized_matmul_metal(x, *weight, 64, 4), "float32", "gpu"),
+            Rung("tuned", lambda: packed_matmul(x, packed()[0]), "fastest"),
         ],
         operations=2 * size["L"] * size["E"] * size["I"],
     )
@@ -186,11 +186,11 @@ def _attention_of_a_prompt(package: str, size: Size) -> Case:
         "attention",
         f"L = S = {L}",
         [
-            Rung("fallback", lambda: fallback.attention(q, k, v, scale, "causal"), "arithmetic", device=None),
-            Rung("mlx", lambda: mlx(q, k, v, scale=scale, mask="causal"), "arithmetic", device=None),
-            Rung("w2d7.1", lambda: ops.attention_online(q, k, v, scale, "causal"), "arithmetic"),
-            Rung("w2d7.2", lambda: ops.flash_attention(q, k, v, scale, "causal"), "arithmetic"),
-            Rung("w2d7.4", lambda: ops.flash_attention_metal(q, k, v, scale, "causal"), "arithmetic", "gpu"),
+            Rung("fallback", lambda: fallback.attention(q, k, v, scale, "causal"), "float32", device=None),
+            Rung("mlx", lambda: mlx(q, k, v, scale=scale, mask="causal"), "float32", device=None),
+            Rung("w2d7.1", lambda: ops.attention_online(q, k, v, scale, "causal"), "float32"),
+            Rung("w2d7.2", lambda: ops.flash_attention(q, k, v, scale, "causal"), "float32"),
+            Rung("w2d7.4", lambda: ops.flash_attention_metal(q, k, v, scale, "causal"), "float32", "gpu"),
         ],
         operations=2 * size["H_q"] * L * (L + 1) * size["D"],  # two products, each for half of all pairs
     )

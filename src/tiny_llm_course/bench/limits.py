@@ -33,15 +33,18 @@ class MachineLimits:
         self.best = _larger(self.best, measured)
 
     @property
-    def arithmetic(self) -> float:
-        """Return the operations per second of the fastest number type."""
+    def fastest(self) -> float:
+        """The operations per second of the fastest number type."""
         return max(rate for name, rate in self.best.items() if name != "bandwidth")
 
     def share(self, case: Case, rung: Rung, seconds: float) -> float | None:
         """Return a rung's speed as a share of its limit (1: as fast as the limit). Return None if the rung has no
         limit."""
-        least = {"bandwidth": case.bytes / self.best["bandwidth"], "arithmetic": case.operations / self.arithmetic}
-        return least[rung.limit] / seconds if rung.limit else None
+        if rung.limit is None:
+            return None
+        if rung.limit == "bandwidth":
+            return case.bytes / self.best["bandwidth"] / seconds
+        return case.operations / (self.fastest if rung.limit == "fastest" else self.best["float32"]) / seconds
 
     def passed(self, case: Case, rung: Rung, seconds: float) -> str | None:
         """Return OVER if a rung is faster than its limit, even after the limit is measured again. Otherwise return

@@ -58,7 +58,7 @@ def measure(package: str, is_small: bool, names: Collection[str], step: OnStep, 
         machine = measure_speeds(lambda what: step("", what))
         threads = machine.threads
         used = chosen()
-        unused = {"threads"} if "int8" in (used.few, used.many) else {"threads", "int8"}
+        unused = {"threads"} if "int8" in used else {"threads", "int8"}
         return {name: rate for name, rate in machine._asdict().items() if name not in unused}
 
     limits = MachineLimits(speeds, quiet)
@@ -125,7 +125,8 @@ class ModelShares:
         """Return the shares for a prompt (prefill) and the next token (decode). Both shares are None if `model_cost` is
         a stub."""
         length, weight = speeds["prompt"], bytes_per_weight(stage)
-        machine = self._costs.Machine(self._limits.arithmetic, self._limits.best["bandwidth"])
+        peak = self._limits.fastest if stage == "tuned" else self._limits.best["float32"]
+        machine = self._costs.Machine(peak, self._limits.best["bandwidth"])
         shares: Row = {"prefill_limit": None, "decode_limit": None}
         with suppress(NotImplementedError):  # a stub
             for name, L, S in (("prefill", length, length), ("decode", 1, length + 1)):

@@ -19,6 +19,7 @@ from ..ui.wrapping import columns
 from .machine_speeds import limit_name, measure_arithmetic, measure_speeds
 from .quiet import Quiet, doubt_text
 from .roofline_points import BATCH, Costs, Machine, Point, points
+from .tables import show_limits
 
 if TYPE_CHECKING:
     from tiny_llm_given.config import ModelConfig
@@ -51,8 +52,7 @@ def roofline(
         speeds, doubt, others = _measure(PACKAGES[DEFAULT_IMPL], words)
         show_note(words("arithmetic_measuring"))
         products = measure_arithmetic()
-        peak = max(speeds.float32, speeds.bfloat16)  # int8 is not exact
-        machine = costs.Machine(peak, speeds.bandwidth)
+        machine = costs.Machine(speeds.exact, speeds.bandwidth)
         passes = list(points(costs, config, machine, bits / 8))
         _print(words, words("roofline_model", model=model or "Qwen3-0.6B", bits=f"{bits:g}"), speeds, machine, passes)
         show(words("arithmetic_heading"), bold=True)
@@ -105,14 +105,8 @@ def _config(package: str, model: str | None) -> ModelConfig:
 
 
 def _print(words: Messages, of_model: str, speeds: Speeds, machine: Machine, passes: list[Point]) -> None:
-    show(words("roofline_machine", threads=speeds.threads), bold=True)
-    rows = [("roofline_bandwidth", f"{speeds.bandwidth / 1e9:.1f} GB/s")]
-    rows += [("roofline_float32", f"{speeds.float32 / 1e9:,.0f} GFLOP/s")]
-    rows += [("roofline_bfloat16", f"{speeds.bfloat16 / 1e9:,.0f} GFLOP/s")] * (speeds.bfloat16 > 0)
-    rows += [("roofline_int8", f"{speeds.int8 / 1e9:,.0f} GOP/s")] * (speeds.int8 > 0)
-    rows += [("roofline_ridge", f"{machine.ridge:.1f} FLOP/B")]
-    for key, value in rows:
-        show(table_row(words(key), right(value, 16)))
+    show_limits(speeds._asdict(), speeds.threads, None, words)
+    show(table_row(words("roofline_ridge"), right(f"{machine.ridge:.1f} FLOP/B", 16)))
     show("\n" + of_model, bold=True)
     limits = {waits: words(f"roofline_{what}") for waits, what in ((True, "memory"), (False, "arithmetic"))}
     longest = max(map(columns, limits.values()))

@@ -9,7 +9,7 @@ from ..tasks.syllabus import select_days, select_task
 from ..ui import Messages, right, show, table_row, wrapped
 from .quiet import doubt_text
 
-__all__ = ["Tables", "rung_name", "show_doubts", "speed"]
+__all__ = ["Tables", "rung_name", "show_doubts", "show_limits", "speed"]
 
 Row = dict[str, Any]
 
@@ -59,7 +59,8 @@ def show_limits(limits: dict[str, float], threads: int, doubt: str | None, words
     units = {"bandwidth": "GB/s", "float32": "GFLOP/s", "bfloat16": "GFLOP/s", "int8": "GOP/s"}
     for name, unit in units.items():
         if limits.get(name):
-            speed = right(f"{limits[name] / 1e9:,.0f} {unit}", 16)
+            digits = 1 if name == "bandwidth" else 0
+            speed = right(f"{limits[name] / 1e9:,.{digits}f} {unit}", 16)
             show(table_row(words(f"roofline_{name}"), speed + _mark(doubt)))
 
 

@@ -56,14 +56,22 @@ def choices(speeds: Speeds, words: Messages) -> Iterator[str]:
     from tiny_llm_native.matmul.arithmetic import choose
 
     for name in speeds.few:
-        rates = {"few": f"{speeds.few[name] / 1e9:.1f}", "many": f"{speeds.many[name] / 1e9:,.0f}"}
-        yield words("arithmetic_speed", name=name, **rates)
+        rates = {of_rows: f"{getattr(speeds, of_rows)[name] / 1e9:,.0f}" for of_rows in ("some", "many")}
+        yield words("arithmetic_speed", name=name, few=f"{speeds.few[name] / 1e9:.1f}", **rates)
     yield from (words("arithmetic_problem", name=name, reason=reason) for name, reason in speeds.problems.items())
     yield words("arithmetic_exact", choice=_told(choose(speeds, "exact"), words))
     yield words("arithmetic_fast", choice=_told(choose(speeds, "fast"), words))
 
 
 def _told(choice: Choice, words: Messages) -> str:
-    if choice.few == choice.many:
+    """Return the number types and for how many tokens at once each is used."""
+    from tiny_llm_native.matmul.arithmetic import FEW, SOME
+
+    if len(set(choice)) == 1:
         return choice.few
-    return words("arithmetic_two", few=choice.few, many=choice.many)
+    told = words("arithmetic_more", name=choice.many)
+    if choice.some != choice.many:
+        told = words("arithmetic_up_to", name=choice.some, most=SOME, rest=told)
+    if choice.few != choice.some:
+        told = words("arithmetic_up_to", name=choice.few, most=FEW, rest=told)
+    return told

@@ -14,7 +14,7 @@ __all__ = ["measure"]
 
 _COLUMNS = 1024
 _FEW_OUT, _MANY_OUT = 98304, 3072  # rows of the weights: 57 MB, more than most caches hold; as many rows as in a layer
-_MANY = 64  # rows of x
+_SOME, _MANY = 16, 64  # rows of x
 _REPEATS = 12  # the fastest run counts: anything else that the machine does can only slow a run down
 _SCALES = 0x3C003C00  # two scales or biases in bfloat16
 
@@ -30,13 +30,14 @@ def measure() -> Speeds:
     speeds, runs = Speeds(threads()), {}
     for name in candidates():
         try:
-            runs[name] = kernel_without_fallback(PACKED, "packed_matmul", flags(Choice(name, name)))
+            runs[name] = kernel_without_fallback(PACKED, "packed_matmul", flags(Choice.always(name)))
         except CompileError as error:
             if name == NAMES[0]:
                 raise
             speeds.problems[name] = str(error).partition("\n")[0]
     speeds.few.update(_rates(runs, 1, _FEW_OUT, 4 * _words(_FEW_OUT)))
-    speeds.many.update(_rates(runs, _MANY, _MANY_OUT, 2 * _MANY * _MANY_OUT * _COLUMNS))
+    for of_rows, rows in ((speeds.some, _SOME), (speeds.many, _MANY)):
+        of_rows.update(_rates(runs, rows, _MANY_OUT, 2 * rows * _MANY_OUT * _COLUMNS))
     remember(speeds)
     return speeds
 

@@ -7,6 +7,10 @@
 #define TINY_LLM_HAS_BFLOAT16
 #endif
 
+#if defined(__AMX_BF16__) && defined(__AMX_INT8__) && defined(TINY_LLM_HAS_BFLOAT16)
+#define TINY_LLM_HAS_TILES
+#endif
+
 #if defined(__AVX512VNNI__) && defined(__AVX512BW__)
 #define TINY_LLM_HAS_INT8
 #include <immintrin.h>

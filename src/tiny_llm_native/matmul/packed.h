@@ -1,11 +1,9 @@
 // Whole products with weights in panels (panels.h), on all threads.
 //
 // A struct says how weights are stored and in which number type they are multiplied: Float32, Bfloat16 and Int8 are for
-// weights in 4 bits. The compiler's options name one struct for products with few rows of x and one for products with
-// many: arithmetic.py measures which of them are the fastest. unquantised.cpp names a struct of its own.
+// weights in 4 bits. The compiler's options name the structs for products with few, some and many rows of x:
+// arithmetic.py measures which of them are the fastest. unquantised.cpp names a struct of its own.
 #pragma once
-#include <type_traits>
-
 #include "instructions.h"
 #include "panels_float.h"
 #ifdef TINY_LLM_HAS_BFLOAT16
@@ -14,23 +12,29 @@
 #ifdef TINY_LLM_HAS_INT8
 #include "panels_int8.h"
 #endif
+#ifdef TINY_LLM_HAS_TILES
+#include "panels_tiles.h"
+#endif
 
 #ifndef TINY_LLM_FEW
 #define TINY_LLM_FEW Float32
+#define TINY_LLM_SOME Float32
 #define TINY_LLM_MANY Float32
 #endif
 
 namespace tiny_llm {
 
-constexpr int64_t FEW = 8;  // rows, at most
+constexpr int64_t FEW = 8, SOME = 32;  // rows, at most
 
 // Calls f with the number type for a product with this many rows of x.
 template <typename F>
 void with_arithmetic(int64_t rows, F f) {
-    if constexpr (!std::is_same_v<TINY_LLM_FEW, TINY_LLM_MANY>) {
-        if (rows > FEW) return f.template operator()<TINY_LLM_MANY>();
-    }
-    f.template operator()<TINY_LLM_FEW>();
+    if (rows <= FEW)
+        f.template operator()<TINY_LLM_FEW>();
+    else if (rows <= SOME)
+        f.template operator()<TINY_LLM_SOME>();
+    else
+        f.template operator()<TINY_LLM_MANY>();
 }
 
 // Rows of x in the form that the product's number type needs, and the sum of each group of each row.
@@ -67,14 +71,14 @@ void with_count(int64_t count, F f) {
     f.template operator()<most>();
 }
 
-// Pointers to prepared rows, TILE of them at most.
-template <typename A>
+// Pointers to prepared rows, `most` of them at most.
+template <typename A, int most>
 struct Tile {
-    const typename A::Input* inputs[A::TILE];
-    const float* sums[A::TILE];
+    const typename A::Input* inputs[most];
+    const float* sums[most];
     int64_t count;
 
-    Tile(const PreparedRows& x, int64_t first) : count(std::min<int64_t>(A::TILE, x.count - first)) {
+    Tile(const PreparedRows& x, int64_t first) : count(std::min<int64_t>(most, x.count - first)) {
         for (int64_t m = 0; m < count; m++)
             inputs[m] = x.template inputs_of<A>(first + m), sums[m] = x.sums_of(first + m);
     }
@@ -88,7 +92,7 @@ void multiply_panels(const PreparedRows& x, const Panels& weight, const Threads&
         for (int64_t panel = begin * A::PANELS; panel < std::min(end * A::PANELS, weight.count()); panel += A::PANELS)
             with_count<A::PANELS>(std::min<int64_t>(A::PANELS, weight.count() - panel), [&]<int P>() {
                 for (int64_t first = 0; first < x.count; first += A::TILE) {
-                    const Tile<A> tile(x, first);
+                    const Tile<A, A::TILE> tile(x, first);
                     with_count<A::TILE>(tile.count, [&]<int M>() {
                         Sixteen out[M * P];
                         A::template panel_product<M, P>(weight.panel<A>(panel), weight.groups(), tile.inputs, tile.sums,
@@ -109,10 +113,11 @@ void multiply_dense(const PreparedRows& x, const Panels& weight, const Threads& 
         auto* dense = scratch<typename A::Dense, 100>(groups * A::INPUTS * PANELS * ROWS);
         for (int64_t block = begin; block < end; block++) {
             const int64_t panel = block * PANELS, panels = std::min<int64_t>(PANELS, weight.count() - panel);
-            for (int64_t p = 0; p < panels; p++) A::make_dense(weight.panel<A>(panel + p), groups, dense + p * ROWS);
-            for (int64_t first = 0; first < x.count; first += A::TILE) {
-                const Tile<A> tile(x, first);
-                with_count<A::TILE>(tile.count, [&]<int M>() {
+            for (int64_t p = 0; p < panels; p++)
+                A::make_dense(weight.panel<A>(panel + p), groups, dense + p * ROWS, PANELS * ROWS);
+            for (int64_t first = 0; first < x.count; first += A::DENSE_TILE) {
+                const Tile<A, A::DENSE_TILE> tile(x, first);
+                with_count<A::DENSE_TILE>(tile.count, [&]<int M>() {
                     Sixteen out[M][PANELS];
                     A::template dense_product<M>(dense, groups, tile.inputs, out);
                     for (int m = 0; m < M; m++)

@@ -57,17 +57,17 @@ struct Bfloat16 : FourBits {
         }
     }
 
-    // A dense group of three panels has INPUTS x 48 words, each of them a pair of columns.
-    using Dense = uint32_t;
-    static constexpr int DENSE_PANELS = 3;
+    using Dense = uint32_t;  // a pair of columns
+    static constexpr int DENSE_PANELS = 3, DENSE_TILE = TILE;
 
-    [[gnu::noinline]] static void make_dense(const uint32_t* panel, int64_t groups, Dense* to) {
+    // Writes the columns of a panel, `apart` words from one pair to the next.
+    [[gnu::noinline]] static void make_dense(const uint32_t* panel, int64_t groups, Dense* to, int64_t apart) {
         const __m512i levels = _mm512_load_si512(LEVELS), high = _mm512_set1_epi32(0xffff0000);
         for (int64_t group = 0; group < groups; group++, panel += PANEL_GROUP) {
             const floats scales = scales_of(panel).part[0], biases = biases_of(panel).part[0];
             for (int line = 0; line < LINES; line++) {
                 __m512i word = (__m512i)line_of(panel, line, 0);
-                for (int i = 0; i < 4; i++, word = _mm512_srli_epi16(word, 4), to += DENSE_PANELS * ROWS) {
+                for (int i = 0; i < 4; i++, word = _mm512_srli_epi16(word, 4), to += apart) {
                     const __m512i pair = _mm512_permutexvar_epi16(word, levels);
                     const __m512 low = _mm512_castsi512_ps(_mm512_slli_epi32(pair, 16));
                     const __m512 top = _mm512_castsi512_ps(_mm512_and_si512(pair, high));

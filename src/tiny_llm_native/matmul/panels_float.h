@@ -41,13 +41,14 @@ struct Float32 : FourBits {
     }
 
     using Dense = float;
-    static constexpr int DENSE_PANELS = WIDTH == 16 ? 3 : 1;  // as many as registers hold sums for
+    static constexpr int DENSE_TILE = TILE, DENSE_PANELS = WIDTH == 16 ? 3 : 1;  // as many as registers hold sums for
 
-    [[gnu::noinline]] static void make_dense(const uint32_t* panel, int64_t groups, Dense* to) {
+    // Writes the columns of a panel, `apart` numbers from one column to the next.
+    [[gnu::noinline]] static void make_dense(const uint32_t* panel, int64_t groups, Dense* to, int64_t apart) {
         for (int64_t group = 0; group < groups; group++, panel += PANEL_GROUP) {
             const Sixteen scales = scales_of(panel), biases = biases_of(panel);
             for (int line = 0; line < LINES; line++)
-                for (int i = 0; i < 8; i++, to += DENSE_PANELS * ROWS)
+                for (int i = 0; i < 8; i++, to += apart)
                     for (int p = 0; p < PARTS; p++) {
                         const words word = line_of(panel, line, p);
                         const floats level = __builtin_convertvector((ints)(word >> (4 * i) & 15), floats);
