@@ -9,6 +9,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 #include <pthread.h>
+#include <sys/mman.h>
 
 #include <stdexcept>
 
@@ -79,6 +80,18 @@ void compute(Function function, const std::vector<ArrayView>& inputs, const std:
 #endif
 }
 
+// Allocates memory for an output. On Linux, large memory is to have pages of 2 MiB: a processor remembers the addresses
+// of some thousand pages, and searches for all others again and again.
+void allocate(mx::array& output) {
+    output.set_data(mx::allocator::malloc(output.nbytes()));
+#ifdef MADV_HUGEPAGE
+    constexpr uintptr_t PAGE = 2 << 20;
+    const auto from = reinterpret_cast<uintptr_t>(output.data<char>());
+    const uintptr_t begin = (from + PAGE - 1) / PAGE * PAGE, end = (from + output.nbytes()) / PAGE * PAGE;
+    if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+#endif
+}
+
 // The first `changed` outputs begin as the first inputs: in the memory of these inputs if nothing else needs this
 // memory, or as copies. For the function, these arrays are outputs only.
 class Kernel : public mx::Primitive {
@@ -102,7 +115,7 @@ class Kernel : public mx::Primitive {
             if (i < changed_)
                 begin_as(inputs[i], x, encoder);
             else
-                x.set_data(mx::allocator::malloc(x.nbytes()));
+                allocate(x);
             encoder.set_output_array(x);
             out.emplace_back(x);
         }
@@ -132,7 +145,7 @@ class Kernel : public mx::Primitive {
 
     static void begin_as(const mx::array& x, mx::array& output, mx::cpu::CommandEncoder& encoder) {
         if (x.is_donatable()) return output.copy_shared_buffer(x);
-        output.set_data(mx::allocator::malloc(output.nbytes()));
+        allocate(output);
         encoder.dispatch(
             [to = output.data<char>(), from = x.data<char>(), size = x.nbytes()] { std::memcpy(to, from, size); });
     }
