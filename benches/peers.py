@@ -11,9 +11,9 @@ bytes per weight. Transformers stores weights in bfloat16. Decoding is measured 
 token each, which choose no next token. The engines take turns, so that other programs slow down all engines alike.
 
 Build llama-bench from the source in llama-cpp-python: cmake -DGGML_NATIVE=ON -DCMAKE_BUILD_TYPE=Release, target
-llama-bench. If a machine lists AMX but forbids programs to use it, llama-bench stops with an illegal instruction: then
-build it with -DCMAKE_CXX_FLAGS and -DCMAKE_C_FLAGS="-mno-amx-tile -mno-amx-int8 -mno-amx-bf16", too. For --march
-x86-64-v3, build it with -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON. Make the GGUF
+llama-bench. On a processor with AMX, compile with GCC 13 or Clang: GCC 12 omits the stores that configure the tiles, and
+llama-bench stops with an illegal instruction. With GCC 12, compile ggml-cpu/amx/mmq.cpp with -fno-tree-dse and
+-fno-dse, too. For --march x86-64-v3, build it with -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON. Make the GGUF
 file with peers/make_gguf.py. PYTHON is the path of a Python interpreter with torch and transformers. The course itself
 needs none of these programs and packages.
 

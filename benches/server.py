@@ -4,7 +4,8 @@ python benches/server.py             into results/server.json
 python benches/server.py --smoke     a few tokens; nothing is written
 
 Both servers load the bundled model from the same folder: in bfloat16, which is mlx-lm's fastest format on a CPU, and
-with 4 bits per weight, as `mlx_lm convert` writes them. Each prompt has 64 tokens of held-out stories, and no two
+with 4 bits per weight, as `mlx_lm convert` writes them. The first model runs with each server's default settings: then
+`tiny-llm serve` computes in float32 with tuned layers, and mlx-lm computes in bfloat16. Each prompt has 64 tokens of held-out stories, and no two
 prompts are alike. Each request asks for 32 tokens, chosen greedily. A client sends its next request when its previous
 request has finished. Both servers answer some requests before the measurement. Then they take turns on the same
 requests, so that other programs slow down both servers alike. The figures are those of all rounds together. mlx-lm runs
@@ -73,7 +74,7 @@ class Weights:
 
 
 WEIGHTS = (
-    Weights("bfloat16", (), ("--dtype", "bfloat16", "--layers", "kernels"), False),
+    Weights("bfloat16", (), (), False),
     Weights("4 bits", ("-q", "--q-bits", "4", "--q-group-size", "64"), ("--layers", "tuned"), True),
 )
 

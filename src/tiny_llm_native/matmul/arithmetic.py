@@ -150,7 +150,7 @@ def may_use_tiles() -> bool:
     if "TILES" not in _instructions():
         return False
     arch_prctl, request, tile_data = 158, 0x1023, 18
-    return sys.platform == "linux" and ctypes.CDLL(None).syscall(arch_prctl, request, tile_data) == 0
+    return bool(sys.platform == "linux" and ctypes.CDLL(None).syscall(arch_prctl, request, tile_data) == 0)
 
 
 def remembered() -> Speeds | None:
