@@ -3,6 +3,7 @@ a warning."""
 
 from __future__ import annotations
 
+import platform
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,10 @@ WARNINGS = [
 ]
 
 
+# for processors with AMX, whatever processor this machine has
+AMX = ["-march=sapphirerapids", *(f"-DTINY_LLM_{rows}=Bfloat16Tiles" for rows in ("FEW", "SOME", "MANY"))]
+
+
 def main() -> int:
     reference, native = ([file for file in code_files(package) if is_native(file)] for package in (REFERENCE, NATIVE))
     runtime = [ROOT / "src" / "tiny_llm_course" / "native" / "checked.cpp"]
@@ -38,6 +43,8 @@ def main() -> int:
     )
     compiled = [_compiles(file) for file in [*reference, *native] if _is_kernel(file)]
     compiled += [_compiles(file, *flags(Choice.always(name))) for name in candidates()[1:] for file in KERNELS]
+    if platform.machine() == "x86_64":
+        compiled += [_compiles(file, *AMX) for file in (*KERNELS, NATIVE / "roofline.cpp")]
     with tempfile.TemporaryDirectory() as folder:
         stubs = [_stub(file, Path(folder)) for file in reference]
         compiled += [_compiles(stub) for stub in stubs if _is_kernel(stub)]

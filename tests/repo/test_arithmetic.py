@@ -24,7 +24,7 @@ from tiny_llm_native.matmul.arithmetic import (
     chosen,
     flags,
 )
-from tiny_llm_native.matmul.packed import pack, packed_matmul
+from tiny_llm_native.matmul.packed import join, pack, packed_matmul
 from tiny_llm_ref.quantize import dequantize, quantize
 
 ERROR = {"float32": 1e-5, "bfloat16": 5e-3, "int8": 1e-2}  # relative root mean square
@@ -69,6 +69,15 @@ def test_the_largest_levels_and_numbers_do_not_overflow(monkeypatch, name):
         assert found.tolist() == [[sign * 127.0 * 15 * 128] * 16] * 2
 
 
+def test_joined_panels_are_next_to_each_other():
+    panels = [mx.random.randint(0, 9, shape, mx.uint32) for shape in ((2, 3, 144), (5, 1, 144), (1, 1, 512))]
+    joined = join(panels)
+    mx.eval(joined)
+    assert all(mx.array_equal(one, other) for one, other in zip(joined, panels, strict=True))
+    addresses = [np.array(part, copy=False).ctypes.data for part in joined]
+    assert np.diff(addresses).tolist() == [part.nbytes for part in joined[:-1]]
+
+
 @pytest.mark.parametrize("rounding", candidates()[1:])
 @pytest.mark.parametrize("rows", [1, FEW, FEW + 1, SOME, SOME + 1])
 def test_each_number_of_rows_has_its_number_type(monkeypatch, rounding, rows):
@@ -91,14 +100,19 @@ def test_amx_needs_the_permission_of_the_system(monkeypatch, answer, struct):
     monkeypatch.setattr(arithmetic.sys, "platform", "linux")
     monkeypatch.setattr(arithmetic.ctypes, "CDLL", lambda name: system)
     monkeypatch.setattr(arithmetic, "_instructions", lambda: ["BFLOAT16", "TILES"])
-    arithmetic.may_use_tiles.cache_clear()
+    forget_tiles()
     names = [f"-DTINY_LLM_{rows}=" for rows in ("FEW", "SOME", "MANY")]
     assert flags(Choice.always("bfloat16")) == (f"{names[0]}Bfloat16", *(name + struct for name in names[1:]))
     monkeypatch.setattr(arithmetic, "_instructions", lambda: ["BFLOAT16"])
-    arithmetic.may_use_tiles.cache_clear()
+    forget_tiles()
     assert not arithmetic.may_use_tiles()
     monkeypatch.undo()
+    forget_tiles()
+
+
+def forget_tiles():
     arithmetic.may_use_tiles.cache_clear()
+    arithmetic._flags.cache_clear()
 
 
 def test_the_environment_names_one(monkeypatch):

@@ -135,7 +135,11 @@ def _instructions() -> list[str]:
 
 def flags(choice: Choice | None = None) -> tuple[str, ...]:
     """Return the compiler's options for kernels that use the number types of `choice`; None means `chosen()`."""
-    choice = choice or chosen()
+    return _flags(choice or chosen())
+
+
+@cache
+def _flags(choice: Choice) -> tuple[str, ...]:
     if choice == Choice.always("float32"):
         return ()  # the default in packed.h
     names = {"bfloat16": "Bfloat16Tiles"} if may_use_tiles() else {}
