@@ -11,11 +11,11 @@ bytes per weight. Transformers stores weights in bfloat16. Decoding is measured 
 token each, which choose no next token. The engines take turns, so that other programs slow down all engines alike.
 
 Build llama-bench from the source in llama-cpp-python: cmake -DGGML_NATIVE=ON -DCMAKE_BUILD_TYPE=Release, target
-llama-bench. On a processor with AMX, compile with GCC 13 or Clang: GCC 12 omits the stores that configure the tiles, and
-llama-bench stops with an illegal instruction. With GCC 12, compile ggml-cpu/amx/mmq.cpp with -fno-tree-dse and
--fno-dse, too. For --march x86-64-v3, build it with -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON. Make the GGUF
-file with peers/make_gguf.py. PYTHON is the path of a Python interpreter with torch and transformers. The course itself
-needs none of these programs and packages.
+llama-bench. GCC 12 omits the stores that configure AMX, so that llama-bench stops with an illegal instruction on a
+processor with AMX: use GCC 13 or Clang there, or compile ggml-cpu/amx/mmq.cpp with -fno-tree-dse and -fno-dse. For
+--march x86-64-v3, build llama-bench with -DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON.
+Make the GGUF file with peers/make_gguf.py. PYTHON is the path of a Python interpreter with torch and transformers. The
+course itself needs none of these programs and packages.
 
 Each round first measures the machine's limits, in bytes and operations per second, with `tiny_llm_native.roofline`. The
 results also give each speed as a share of the speed that the highest measured limits allow for the same pass, if it

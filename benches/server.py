@@ -5,12 +5,14 @@ python benches/server.py --smoke     a few tokens; nothing is written
 
 Both servers load the bundled model from the same folder: in bfloat16, which is mlx-lm's fastest format on a CPU, and
 with 4 bits per weight, as `mlx_lm convert` writes them. The first model runs with each server's default settings: then
-`tiny-llm serve` computes in float32 with tuned layers, and mlx-lm computes in bfloat16. Each prompt has 64 tokens of held-out stories, and no two
-prompts are alike. Each request asks for 32 tokens, chosen greedily. A client sends its next request when its previous
-request has finished. Both servers answer some requests before the measurement. Then they take turns on the same
-requests, so that other programs slow down both servers alike. The figures are those of all rounds together. mlx-lm runs
-with its default settings, so it computes up to 8 prompts and 32 outputs at once. With 4 bits per weight, mlx-lm is slow
-on a CPU, so it runs only one round, with one request per client, but at least four requests.
+`tiny-llm serve` computes in float32 with tuned layers, and mlx-lm computes in bfloat16.
+
+Each prompt has 64 tokens of held-out stories, and no two prompts are alike. Each request asks for 32 tokens, chosen
+greedily. A client sends its next request when its previous request has finished. Both servers answer some requests
+before the measurement. Then they take turns on the same requests, so that other programs slow down both servers alike.
+The figures are those of all rounds together. mlx-lm runs with its default settings, so it computes up to 8 prompts and
+32 outputs at once. With 4 bits per weight, mlx-lm is slow on a CPU, so it runs only one round, with one request per
+client, but at least four requests.
 
 Each client is a thread of this process. It measures the time from its request to the first text that arrives, and the
 time from each text to the next. A client that cannot connect tries again. The time to the first text includes these
