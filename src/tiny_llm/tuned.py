@@ -11,7 +11,7 @@ import mlx.core as mx
 from tiny_llm_given.config import ModelConfig
 from tiny_llm_given.linears import named_linears
 from tiny_llm_native.matmul.block import after_attention, before_attention, embed, norm_matmul
-from tiny_llm_native.matmul.packed import GROUP, ROWS, can_pack, can_pack_unquantised, pack, pack_unquantised
+from tiny_llm_native.matmul.packed import GROUP, ROWS, can_pack, can_pack_unquantised, join, pack, pack_unquantised
 
 from .kv_cache import LayerCache
 from .quantize import QuantizedEmbedding, QuantizedLinear
@@ -62,10 +62,11 @@ class TunedBlock:
         head_norms = [attention.q_norm, attention.k_norm] if hasattr(attention, "q_norm") else []
         self.head_norms = [x.weight.astype(dtype) for x in head_norms] or None
         self.bias = None if q.bias is None else mx.concatenate([layer.bias for layer in (q, k, v)]).astype(dtype)
-        self.qkv = mx.concatenate([_panels(layer) for layer in (q, k, v)])
-        self.o, self.down = _panels(attention.o_proj), _panels(mlp.down_proj)
-        self.gate_up = mx.stack([_panels(mlp.gate_proj), _panels(mlp.up_proj)], axis=1).flatten(0, 1)
-        mx.eval(self.qkv, self.o, self.gate_up, self.down)
+        qkv = mx.concatenate([_panels(layer) for layer in (q, k, v)])
+        gate_up = mx.stack([_panels(mlp.gate_proj), _panels(mlp.up_proj)], axis=1).flatten(0, 1)
+        parts = join([qkv, _panels(attention.o_proj), gate_up, _panels(mlp.down_proj)])
+        mx.eval(parts)
+        self.qkv, self.o, self.gate_up, self.down = parts
 
     def __call__(self, x: mx.array, layer_cache: LayerCache) -> mx.array:
         q, k, v = self.before(x, layer_cache.offset)
