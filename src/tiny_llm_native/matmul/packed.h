@@ -104,24 +104,32 @@ void multiply_panels(const PreparedRows& x, const Panels& weight, const Threads&
     });
 }
 
-// Makes each panel dense once for all rows of x, then multiplies.
+// Makes each panel dense once for all rows of x, then multiplies. A block is DENSE_PANELS panels. A thread has several
+// blocks at a time, so that it reads x less often.
 template <typename A, typename Use>
 void multiply_dense(const PreparedRows& x, const Panels& weight, const Threads& threads, Use use) {
-    constexpr int PANELS = A::DENSE_PANELS;
-    const int64_t groups = weight.groups(), blocks = (weight.count() + PANELS - 1) / PANELS;
-    threads(blocks, 1, [&](int64_t begin, int64_t end) {
-        auto* dense = scratch<typename A::Dense, 100>(groups * A::INPUTS * PANELS * ROWS);
-        for (int64_t block = begin; block < end; block++) {
-            const int64_t panel = block * PANELS, panels = std::min<int64_t>(PANELS, weight.count() - panel);
-            for (int64_t p = 0; p < panels; p++)
-                A::make_dense(weight.panel<A>(panel + p), groups, dense + p * ROWS, PANELS * ROWS);
+    constexpr int64_t PANELS = A::DENSE_PANELS;
+    const int64_t groups = weight.groups(), size = groups * A::INPUTS * PANELS * ROWS;
+    const int64_t blocks = (weight.count() + PANELS - 1) / PANELS;
+    const int64_t together = std::clamp<int64_t>(blocks / (4 * threads.count), 1, A::DENSE_BLOCKS);
+    threads(blocks, together, [&](int64_t begin, int64_t end) {
+        auto* dense = scratch<typename A::Dense, 100>(together * size);
+        for (int64_t low = begin; low < end; low += together) {
+            const int64_t high = std::min(low + together, end);
+            for (int64_t panel = low * PANELS; panel < std::min(high * PANELS, weight.count()); panel++) {
+                auto* to = dense + (panel / PANELS - low) * size + panel % PANELS * ROWS;
+                A::make_dense(weight.panel<A>(panel), groups, to, PANELS * ROWS);
+            }
             for (int64_t first = 0; first < x.count; first += A::DENSE_TILE) {
                 const Tile<A, A::DENSE_TILE> tile(x, first);
                 with_count<A::DENSE_TILE>(tile.count, [&]<int M>() {
-                    Sixteen out[M][PANELS];
-                    A::template dense_product<M>(dense, groups, tile.inputs, out);
-                    for (int m = 0; m < M; m++)
-                        for (int64_t p = 0; p < panels; p++) use(first + m, (panel + p) * ROWS, out[m][p]);
+                    for (int64_t block = low; block < high; block++) {
+                        Sixteen out[M][PANELS];
+                        A::template dense_product<M>(dense + (block - low) * size, groups, tile.inputs, out);
+                        for (int m = 0; m < M; m++)
+                            for (int64_t p = 0; p < std::min(PANELS, weight.count() - block * PANELS); p++)
+                                use(first + m, (block * PANELS + p) * ROWS, out[m][p]);
+                    }
                 });
             }
         }

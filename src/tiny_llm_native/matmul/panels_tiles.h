@@ -21,11 +21,11 @@ struct alignas(64) Tiles {
     }
 };
 
-// Ends what the compiler knows about memory, because GCC's tile loads do not tell it that they read memory.
+// Makes the compiler finish all stores, because GCC's tile loads do not tell it that they read memory.
 inline void finish_stores() { asm volatile("" ::: "memory"); }
 
 struct Bfloat16Tiles : Bfloat16 {
-    static constexpr int DENSE_PANELS = 2, DENSE_TILE = MOST_ROWS;
+    static constexpr int DENSE_PANELS = 2, DENSE_BLOCKS = 4, DENSE_TILE = MOST_ROWS;
 
     // Multiplies M rows of x with two dense panels. A tile of W has 16 pairs of columns of one panel.
     template <int M>
