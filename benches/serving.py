@@ -13,8 +13,8 @@ down both engines alike. mlx-lm is slow, so it runs only one batch: 4 requests w
 the time for choosing tokens. --fast lets the tuned layers, which run the random weights, round activations to 8 bits,
 as llama.cpp does.
 
-Build llama-batched-bench from the source in llama-cpp-python (cmake -DGGML_NATIVE=ON -DCMAKE_BUILD_TYPE=Release). What
-peers.py says of AMX holds for it, too. Make the GGUF file with peers/make_gguf.py.
+Build llama-batched-bench from the source in llama-cpp-python (cmake -DGGML_NATIVE=ON -DCMAKE_BUILD_TYPE=Release). If
+the processor has AMX, choose the compiler as peers.py says. Make the GGUF file with peers/make_gguf.py.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ WARNINGS = [
 
 
 # for processors with AMX, whatever processor this machine has
-AMX = ["-march=sapphirerapids", *(f"-DTINY_LLM_{rows}=Bfloat16Tiles" for rows in ("FEW", "SOME", "MANY"))]
+AMX = ["-march=sapphirerapids", "-DTINY_LLM_FEW=Bfloat16", *(f"-DTINY_LLM_{n}=Bfloat16Tiles" for n in ("SOME", "MANY"))]
 
 
 def main() -> int:

@@ -10,8 +10,8 @@ import mlx.core as mx
 
 from tiny_llm_given.config import ModelConfig
 from tiny_llm_given.linears import named_linears
-from tiny_llm_native.matmul.block import after_attention, before_attention, embed, norm_matmul
-from tiny_llm_native.matmul.packed import GROUP, ROWS, can_pack, can_pack_unquantised, join, pack, pack_unquantised
+from tiny_llm_native.matmul.block import after_attention, before_attention, embed, join, norm_matmul
+from tiny_llm_native.matmul.packed import GROUP, ROWS, can_pack, can_pack_unquantised, pack, pack_unquantised
 
 from .kv_cache import LayerCache
 from .quantize import QuantizedEmbedding, QuantizedLinear

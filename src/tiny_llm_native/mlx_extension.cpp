@@ -80,15 +80,16 @@ void compute(Function function, const std::vector<ArrayView>& inputs, const std:
 #endif
 }
 
-// Allocates memory for an output. On Linux, large memory is to have pages of 2 MiB: a processor remembers the addresses
-// of some thousand pages, and searches for all others again and again.
+// Allocates memory for an output. On Linux, asks for pages of 2 MiB for a large output, because a processor keeps the
+// addresses of only a few thousand pages and must look up all others.
 void allocate(mx::array& output) {
     output.set_data(mx::allocator::malloc(output.nbytes()));
 #ifdef MADV_HUGEPAGE
-    constexpr uintptr_t PAGE = 2 << 20;
+    constexpr uintptr_t PAGE = 2 << 20, LARGE = 4 * PAGE;
+    if (output.nbytes() < LARGE) return;
     const auto from = reinterpret_cast<uintptr_t>(output.data<char>());
     const uintptr_t begin = (from + PAGE - 1) / PAGE * PAGE, end = (from + output.nbytes()) / PAGE * PAGE;
-    if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+    madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 #endif
 }
 

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from tiny_llm_course.model.loaded_model import LoadedModel, Wanted
+from tiny_llm_course.native.arithmetic import _told
 from tiny_llm_course.setup import doctor
 from tiny_llm_course.ui import CommandError, Messages
+from tiny_llm_native import extension
 from tiny_llm_native.compiler import CompileError
 from tiny_llm_native.matmul import arithmetic, arithmetic_speeds, packed
 from tiny_llm_native.matmul.arithmetic import (
@@ -24,7 +26,8 @@ from tiny_llm_native.matmul.arithmetic import (
     chosen,
     flags,
 )
-from tiny_llm_native.matmul.packed import join, pack, packed_matmul
+from tiny_llm_native.matmul.block import join
+from tiny_llm_native.matmul.packed import pack, packed_matmul
 from tiny_llm_ref.quantize import dequantize, quantize
 
 ERROR = {"float32": 1e-5, "bfloat16": 5e-3, "int8": 1e-2}  # relative root mean square
@@ -45,13 +48,23 @@ def kept(monkeypatch, tmp_path):
     arithmetic._chosen.cache_clear()
 
 
+@pytest.fixture
+def one_thread():
+    before = extension.threads()
+    extension.set_threads(1)
+    yield
+    extension.set_threads(before)
+
+
 @pytest.mark.parametrize("rows", [1, 3, 4, 5, 8, 9, 16, 17, 32, 33, 70])
+@pytest.mark.parametrize("panels", [5, 37])
 @pytest.mark.parametrize("name", candidates())
-def test_products(monkeypatch, name, rows):
-    """Some groups differ in size, and one group is 0. There are 5 panels, and a product may take 2 or 3 at once."""
+def test_products(monkeypatch, one_thread, name, rows, panels):
+    """Some groups differ in size, and one group is 0. A product may take 2 or 3 panels at once. One thread makes up to
+    8 of 37 panels dense before it multiplies."""
     monkeypatch.setenv(VARIABLE, name)
     mx.random.seed(rows)
-    levels, scales, biases = quantize(mx.random.normal((80, 320), mx.bfloat16), 64, 4)
+    levels, scales, biases = quantize(mx.random.normal((16 * panels, 320), mx.bfloat16), 64, 4)
     x = mx.random.normal((rows, 320)) * mx.repeat(mx.array([1.0, 0.01, 100, 0, 3]), 64)
     dense = dequantize(levels, scales.astype(mx.float32), biases.astype(mx.float32), 64, 4)
     right = np.array(x, np.float64) @ np.array(dense, np.float64).T
@@ -94,25 +107,43 @@ def test_each_number_of_rows_has_its_number_type(monkeypatch, rounding, rows):
         assert mx.array_equal(found, exact) == (of_rows != own)
 
 
+@pytest.fixture
+def permitted():
+    """Return a function that simulates a processor with AMX, and a system that answers whether it permits AMX."""
+    with pytest.MonkeyPatch.context() as patch:
+
+        def forget():
+            arithmetic.may_use_tiles.cache_clear()
+            arithmetic._flags.cache_clear()
+
+        def simulate(answer, instructions=("BFLOAT16", "TILES")):
+            patch.setattr(arithmetic.sys, "platform", "linux")
+            patch.setattr(arithmetic.ctypes, "CDLL", lambda name: SimpleNamespace(syscall=lambda *arguments: answer))
+            patch.setattr(arithmetic, "_instructions", lambda: list(instructions))
+            forget()
+
+        yield simulate
+    forget()
+
+
 @pytest.mark.parametrize(("answer", "struct"), [(0, "Bfloat16Tiles"), (-1, "Bfloat16")])
-def test_amx_needs_the_permission_of_the_system(monkeypatch, answer, struct):
-    system = SimpleNamespace(syscall=lambda *arguments: answer)
-    monkeypatch.setattr(arithmetic.sys, "platform", "linux")
-    monkeypatch.setattr(arithmetic.ctypes, "CDLL", lambda name: system)
-    monkeypatch.setattr(arithmetic, "_instructions", lambda: ["BFLOAT16", "TILES"])
-    forget_tiles()
+def test_amx_needs_the_permission_of_the_system(permitted, answer, struct):
+    permitted(answer)
     names = [f"-DTINY_LLM_{rows}=" for rows in ("FEW", "SOME", "MANY")]
     assert flags(Choice.always("bfloat16")) == (f"{names[0]}Bfloat16", *(name + struct for name in names[1:]))
-    monkeypatch.setattr(arithmetic, "_instructions", lambda: ["BFLOAT16"])
-    forget_tiles()
+
+
+def test_amx_needs_a_processor_that_has_it(permitted):
+    permitted(0, ["BFLOAT16"])
     assert not arithmetic.may_use_tiles()
-    monkeypatch.undo()
-    forget_tiles()
 
 
-def forget_tiles():
-    arithmetic.may_use_tiles.cache_clear()
-    arithmetic._flags.cache_clear()
+def test_speeds_with_amx_count_only_where_it_is_permitted(kept, permitted):
+    permitted(0)
+    arithmetic.remember(Speeds(1, {"float32": 1.0}))
+    assert arithmetic.remembered()
+    permitted(-1)
+    assert arithmetic.remembered() is None
 
 
 def test_the_environment_names_one(monkeypatch):
@@ -167,7 +198,7 @@ def test_a_file_of_other_kernels_or_a_damaged_one_counts_for_nothing(kept, text)
 def test_an_arithmetic_that_does_not_compile_is_left_out(monkeypatch, kept):
     load = arithmetic_speeds.kernel_without_fallback
 
-    def refuse(source, name, options):
+    def refuse(source, name, options=()):
         if options:
             raise CompileError("panels.h:1: no\nand more")
         return load(source, name, options)
@@ -206,6 +237,13 @@ def test_commands_say_what_is_chosen(monkeypatch, measured, capsys, variable, is
     monkeypatch.setattr(arithmetic, "candidates", {"exact": NAMES[:1], "float32": NAMES[:1], "fast": NAMES}.get)
     LoadedModel(Wanted("tiny_llm_ref", is_fast=is_fast, **TUNED))
     assert f"tuned layers compute in {said}\n" in capsys.readouterr().err
+
+
+def test_three_number_types_are_told():
+    choice = Choice("float32", "int8", "bfloat16")
+    said = "float32 for up to 8 tokens at once, int8 for up to 32 tokens at once, bfloat16 for more"
+    assert _told(choice, Messages("en")) == said
+    assert "一度に 32 トークンまでは int8、それより多いときは bfloat16" in _told(choice, Messages("ja"))
 
 
 def test_a_wrong_name_ends_a_command(monkeypatch):

@@ -179,6 +179,14 @@ def test_a_share_is_of_the_limit_of_the_number_type():
     assert limits.share(PRODUCT, Rung("tuned", min, "fastest"), 2.0) == 0.125
 
 
+def test_a_gpu_has_only_the_limit_of_bfloat16():
+    limits = limits_of(100.0)
+    limits.best = {"bandwidth": 1.0, "bfloat16": 400.0}
+    assert limits.share(PRODUCT, DENSE, 2.0) == 0.125
+    row = {"prompt": 128, "prefill": 100.0, "decode": 20.0}
+    assert measuring.ModelShares("tiny_llm_ref", limits).of("w2d7", row)["prefill_limit"] > 0
+
+
 def test_a_limit_that_a_kernel_passes_is_measured_again():
     limits = limits_of(100.0, 250.0)
     limits.measure()

@@ -119,6 +119,15 @@ def test_tuned_model_that_is_not_quantised(name, dtype, largest):
         assert error(logits, expected) < largest
 
 
+def test_weights_that_are_not_quantised_need_no_choice_of_arithmetic(monkeypatch):
+    """Otherwise `--layers auto` would measure speeds, and compile kernels for that."""
+    model = with_bfloat16_weights("story")
+    for module in ("block", "packed"):
+        monkeypatch.setattr(f"tiny_llm_native.matmul.{module}.flags", lambda: pytest.fail("an arithmetic was chosen"))
+    tune(model)
+    mx.eval(model(TOKENS))
+
+
 @pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16], ids=str)
 @pytest.mark.parametrize("name", MODELS)
 def test_optimised_model(name, dtype):

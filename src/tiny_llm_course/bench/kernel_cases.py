@@ -16,7 +16,7 @@ import mlx.core as mx
 from tiny_llm_native import fallback
 from tiny_llm_native.matmul.packed import pack, packed_matmul
 
-__all__ = ["CASES", "Case", "Device", "Rung", "cases"]
+__all__ = ["CASES", "Case", "Device", "Limit", "Rung", "cases"]
 
 Limit: TypeAlias = Literal["bandwidth", "float32", "fastest"]
 Device: TypeAlias = Literal["cpu", "gpu"]

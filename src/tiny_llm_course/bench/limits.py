@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .kernel_cases import Case, Rung
+from .kernel_cases import Case, Limit, Rung
 from .quiet import Quiet
 
 __all__ = ["OVER", "SLOWER", "Figures", "MachineLimits", "is_over"]
@@ -32,10 +32,11 @@ class MachineLimits:
         measured, self.doubt = self._quiet.measure(self._measure, _larger, self._slower)
         self.best = _larger(self.best, measured)
 
-    @property
-    def fastest(self) -> float:
-        """The operations per second of the fastest number type."""
-        return max(rate for name, rate in self.best.items() if name != "bandwidth")
+    def operations(self, limit: Limit) -> float:
+        """Return the operations per second of float32 if it was measured, otherwise of the fastest number type. limit:
+        `float32` or `fastest`."""
+        fastest = max(rate for name, rate in self.best.items() if name != "bandwidth")
+        return self.best.get(limit, fastest)
 
     def share(self, case: Case, rung: Rung, seconds: float) -> float | None:
         """Return a rung's speed as a share of its limit (1: as fast as the limit). Return None if the rung has no
@@ -44,7 +45,7 @@ class MachineLimits:
             return None
         if rung.limit == "bandwidth":
             return case.bytes / self.best["bandwidth"] / seconds
-        return case.operations / (self.fastest if rung.limit == "fastest" else self.best["float32"]) / seconds
+        return case.operations / self.operations(rung.limit) / seconds
 
     def passed(self, case: Case, rung: Rung, seconds: float) -> str | None:
         """Return OVER if a rung is faster than its limit, even after the limit is measured again. Otherwise return

@@ -125,7 +125,7 @@ class ModelShares:
         """Return the shares for a prompt (prefill) and the next token (decode). Both shares are None if `model_cost` is
         a stub."""
         length, weight = speeds["prompt"], bytes_per_weight(stage)
-        peak = self._limits.fastest if stage == "tuned" else self._limits.best["float32"]
+        peak = self._limits.operations("fastest" if stage == "tuned" else "float32")
         machine = self._costs.Machine(peak, self._limits.best["bandwidth"])
         shares: Row = {"prefill_limit": None, "decode_limit": None}
         with suppress(NotImplementedError):  # a stub

@@ -129,7 +129,7 @@ def candidates(wanted: str = "fast") -> tuple[str, ...]:
 
 @cache
 def _instructions() -> list[str]:
-    """Return for what instructions.h finds instructions on this processor: BFLOAT16, TILES, INT8."""
+    """Return the names that instructions.h defines for this processor: some of BFLOAT16, TILES and INT8."""
     return re.findall(r"(?m)^#define TINY_LLM_HAS_(\w+)", macros_of(PACKED.with_name("instructions.h")))
 
 
@@ -158,10 +158,12 @@ def may_use_tiles() -> bool:
 
 
 def remembered() -> Speeds | None:
-    """Return the speeds measured with this processor, compiler and kernels. Return None if nothing was measured."""
+    """Return the speeds measured with this processor, compiler and kernels, and with the same permission to use AMX.
+    Return None if nothing was measured."""
     try:
         kept = json.loads(_KEPT.read_text(encoding="utf-8"))
-        return Speeds(**kept["speeds"]) if kept["kernels"] == library_of(PACKED).stem else None
+        is_current = (kept["kernels"], kept["tiles"]) == (library_of(PACKED).stem, may_use_tiles())
+        return Speeds(**kept["speeds"]) if is_current else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -170,5 +172,5 @@ def remember(speeds: Speeds) -> None:
     """Keep speeds for other processes, if this process may write the file."""
     _chosen.cache_clear()
     with suppress(OSError), whole(_KEPT) as unfinished:
-        kept = {"kernels": library_of(PACKED).stem, "speeds": asdict(speeds)}
+        kept = {"kernels": library_of(PACKED).stem, "tiles": may_use_tiles(), "speeds": asdict(speeds)}
         unfinished.write_text(json.dumps(kept, indent=1), encoding="utf-8")

@@ -16,7 +16,6 @@ _COLUMNS = 1024
 _FEW_OUT, _MANY_OUT = 98304, 3072  # rows of the weights: 57 MB, more than most caches hold; as many rows as in a layer
 _SOME, _MANY = 16, 64  # rows of x
 _REPEATS = 12  # the fastest run counts: anything else that the machine does can only slow a run down
-_SCALES = 0x3C003C00  # two scales or biases in bfloat16
 
 
 def measure() -> Speeds:
@@ -45,10 +44,11 @@ def measure() -> Speeds:
 def _rates(runs: dict[str, Kernel], rows: int, out: int, amount: float) -> dict[str, float]:
     """Return each kernel's speed: `amount`, which is the work of one run, divided by the seconds that the kernel's
     fastest run took. The kernels take turns, so that other work on the machine slows all of them alike."""
-    shape = (out // ROWS, _COLUMNS // GROUP)
-    scales = mx.full((*shape, ROWS), _SCALES, mx.uint32)
-    levels = mx.random.randint(0, 2**31 - 1, (*shape, LINES * ROWS), mx.uint32)
-    inputs = [mx.random.normal((rows, _COLUMNS)), mx.concatenate([scales, levels], axis=2)]
+    levels = mx.random.randint(0, 2**31 - 1, (out, _COLUMNS // 8), mx.uint32)
+    scales = mx.full((out, _COLUMNS // GROUP), 0.01, mx.bfloat16)
+    shape = (out // ROWS, _COLUMNS // GROUP, (1 + LINES) * ROWS)
+    panels = kernel_without_fallback(PACKED, "pack_panels")([levels, scales, scales], [(shape, mx.uint32)])
+    inputs = [mx.random.normal((rows, _COLUMNS)), *panels]
     mx.eval(inputs)
     turns = [{name: _seconds(run, inputs, (rows, out)) for name, run in runs.items()} for _ in range(_REPEATS)]
     return {name: amount / min(turn[name] for turn in turns) for name in runs}

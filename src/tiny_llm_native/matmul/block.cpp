@@ -114,6 +114,17 @@ struct EmbedArguments {
 
 }  // namespace
 
+// Copies all inputs into one output, one after the other.
+KERNEL(join) {
+    auto* to = static_cast<char*>(call.out[0].data);
+    const char* end = to + call.out[0].size() * sizeof(uint32_t);
+    for (const Array* part = call.in; to < end; part++) {
+        const int64_t bytes = part->size() * sizeof(uint32_t);
+        std::memcpy(to, part->data, bytes);
+        to += bytes;
+    }
+}
+
 KERNEL(before_attention, BeforeArguments) {
     const Array &x = call.x, &bias = call.bias, &offsets = call.offsets;
     const Array* out[3] = {&call.q, &call.k, &call.v};

@@ -36,17 +36,6 @@ KERNEL(pack_panels, PackArguments) {
         }
 }
 
-// Copies all inputs into one output, one after the other.
-KERNEL(join) {
-    auto* to = static_cast<char*>(call.out[0].data);
-    const char* end = to + call.out[0].size() * sizeof(uint32_t);
-    for (const Array* part = call.in; to < end; part++) {
-        const int64_t bytes = part->size() * sizeof(uint32_t);
-        std::memcpy(to, part->data, bytes);
-        to += bytes;
-    }
-}
-
 KERNEL(packed_matmul, PackedProductArguments) {
     const int64_t columns = call.x.last(), M = columns ? call.x.size() / columns : 0, O = call.out.last();
     const Panels weight = {call.panels.as<uint32_t>(), O, columns};

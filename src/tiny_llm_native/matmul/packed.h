@@ -104,15 +104,15 @@ void multiply_panels(const PreparedRows& x, const Panels& weight, const Threads&
     });
 }
 
-// Makes each panel dense once for all rows of x, then multiplies. A block is DENSE_PANELS panels. A thread has several
-// blocks at a time, so that it reads x less often.
+// Makes each panel dense once for all rows of x, then multiplies. A slab is DENSE_PANELS panels. A thread makes up to
+// DENSE_SLABS slabs before it reads x, so it reads x fewer times.
 template <typename A, typename Use>
 void multiply_dense(const PreparedRows& x, const Panels& weight, const Threads& threads, Use use) {
     constexpr int64_t PANELS = A::DENSE_PANELS;
     const int64_t groups = weight.groups(), size = groups * A::INPUTS * PANELS * ROWS;
-    const int64_t blocks = (weight.count() + PANELS - 1) / PANELS;
-    const int64_t together = std::clamp<int64_t>(blocks / (4 * threads.count), 1, A::DENSE_BLOCKS);
-    threads(blocks, together, [&](int64_t begin, int64_t end) {
+    const int64_t slabs = (weight.count() + PANELS - 1) / PANELS;
+    const int64_t together = std::clamp<int64_t>(slabs / (4 * threads.count), 1, A::DENSE_SLABS);
+    threads(slabs, together, [&](int64_t begin, int64_t end) {
         auto* dense = scratch<typename A::Dense, 100>(together * size);
         for (int64_t low = begin; low < end; low += together) {
             const int64_t high = std::min(low + together, end);
@@ -123,12 +123,12 @@ void multiply_dense(const PreparedRows& x, const Panels& weight, const Threads& 
             for (int64_t first = 0; first < x.count; first += A::DENSE_TILE) {
                 const Tile<A, A::DENSE_TILE> tile(x, first);
                 with_count<A::DENSE_TILE>(tile.count, [&]<int M>() {
-                    for (int64_t block = low; block < high; block++) {
+                    for (int64_t slab = low; slab < high; slab++) {
                         Sixteen out[M][PANELS];
-                        A::template dense_product<M>(dense + (block - low) * size, groups, tile.inputs, out);
+                        A::template dense_product<M>(dense + (slab - low) * size, groups, tile.inputs, out);
                         for (int m = 0; m < M; m++)
-                            for (int64_t p = 0; p < std::min(PANELS, weight.count() - block * PANELS); p++)
-                                use(first + m, (block * PANELS + p) * ROWS, out[m][p]);
+                            for (int64_t p = 0; p < std::min(PANELS, weight.count() - slab * PANELS); p++)
+                                use(first + m, (slab * PANELS + p) * ROWS, out[m][p]);
                     }
                 });
             }

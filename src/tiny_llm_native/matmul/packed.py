@@ -1,7 +1,5 @@
 """Weights in the order in which a processor reads them fastest, and products with them. Given."""
 
-from collections.abc import Sequence
-from itertools import accumulate
 from pathlib import Path
 
 import mlx.core as mx
@@ -16,7 +14,6 @@ __all__ = [
     "UNQUANTISED_WORDS",
     "can_pack",
     "can_pack_unquantised",
-    "join",
     "pack",
     "pack_unquantised",
     "packed_matmul",
@@ -59,17 +56,6 @@ def pack_unquantised(weight: mx.array) -> mx.array:
     rows, columns = weight.shape
     panels = weight.astype(mx.bfloat16).reshape(rows // ROWS, ROWS, columns).swapaxes(1, 2)
     return mx.contiguous(panels).view(mx.uint32).reshape(rows // ROWS, columns // GROUP, UNQUANTISED_WORDS)
-
-
-def join(panels: Sequence[mx.array]) -> list[mx.array]:
-    """Return copies of the panels of several weights, all in the memory of one array, which large pages can hold.
-
-    Decoding reads each weight once. With small pages, the processor would have to search for an address every 4 KiB.
-    """
-    size = sum(x.size for x in panels)
-    (joined,) = _kernel("join")([mx.contiguous(x) for x in panels], [((size,), mx.uint32)])
-    parts = mx.split(joined, list(accumulate(x.size for x in panels[:-1])))
-    return [part.reshape(x.shape) for part, x in zip(parts, panels, strict=True)]
 
 
 def packed_matmul(x: mx.array, panels: mx.array) -> mx.array:

@@ -58,7 +58,7 @@ struct Bfloat16 : FourBits {
     }
 
     using Dense = uint32_t;  // a pair of columns
-    static constexpr int DENSE_PANELS = 3, DENSE_BLOCKS = 1, DENSE_TILE = TILE;
+    static constexpr int DENSE_PANELS = 3, DENSE_SLABS = 1, DENSE_TILE = TILE;
 
     // Writes the columns of a panel, `apart` words from one pair to the next.
     [[gnu::noinline]] static void make_dense(const uint32_t* panel, int64_t groups, Dense* to, int64_t apart) {

@@ -42,7 +42,7 @@ struct Float32 : FourBits {
 
     using Dense = float;
     static constexpr int DENSE_PANELS = WIDTH == 16 ? 3 : 1;  // as many as registers hold sums for
-    static constexpr int DENSE_BLOCKS = 1, DENSE_TILE = TILE;
+    static constexpr int DENSE_SLABS = 1, DENSE_TILE = TILE;
 
     // Writes the columns of a panel, `apart` numbers from one column to the next.
     [[gnu::noinline]] static void make_dense(const uint32_t* panel, int64_t groups, Dense* to, int64_t apart) {

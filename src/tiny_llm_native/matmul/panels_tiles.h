@@ -6,8 +6,8 @@ namespace tiny_llm {
 
 constexpr int TILE_ROWS = 16, MOST_ROWS = 32;  // of x: in one tile, and in two
 
-// How a product with `count` rows of x uses tiles: 0 to 3 are sums, 4 and 5 have rows of x, 6 and 7 have numbers of W.
-// Tiles 2, 3 and 5 are for the rows of x after the first 16.
+// How a product with `count` rows of x uses tiles: tiles 0 to 3 hold sums, tiles 4 and 5 hold rows of x, and tiles 6
+// and 7 hold weights. Tiles 2, 3 and 5 are for the rows of x after the first 16.
 struct alignas(64) Tiles {
     uint8_t palette = 1, start = 0, unused[14] = {};
     uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};  // in a row of each tile
@@ -25,7 +25,7 @@ struct alignas(64) Tiles {
 inline void finish_stores() { asm volatile("" ::: "memory"); }
 
 struct Bfloat16Tiles : Bfloat16 {
-    static constexpr int DENSE_PANELS = 2, DENSE_BLOCKS = 4, DENSE_TILE = MOST_ROWS;
+    static constexpr int DENSE_PANELS = 2, DENSE_SLABS = 4, DENSE_TILE = MOST_ROWS;
 
     // Multiplies M rows of x with two dense panels. A tile of W has 16 pairs of columns of one panel.
     template <int M>
