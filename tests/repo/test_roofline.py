@@ -57,7 +57,7 @@ def test_progress_is_said_on_stderr(run):
 
 def test_arithmetics_are_measured_and_compared(run):
     shown = run([0]).stdout
-    assert "int8: 16.0 GB/s of weights with one row, 90 GFLOP/s with 16 rows, 90 GFLOP/s with 64 rows" in shown
+    assert "int8: 16.0 GB/s with 1 row, 90 GFLOP/s with 16 rows, 90 GFLOP/s with 64 rows" in shown
     assert "chosen: float32" in shown
     assert "chosen with --fast: int8 for up to 8 tokens at once, float32 for more" in shown
 

@@ -56,7 +56,7 @@ def roofline(
         passes = list(points(costs, config, machine, bits / 8))
         _print(words, words("roofline_model", model=model or "Qwen3-0.6B", bits=f"{bits:g}"), speeds, machine, passes)
         show(words("arithmetic_heading"), bold=True)
-        show("\n".join(choices(products, words)) + "\n")
+        show("\n".join(map(wrapped, choices(products, words))) + "\n")
         if doubt:
             show(wrapped(doubt_text(f"roofline_{doubt}", others, words)) + "\n", fg="yellow")
 

@@ -17,7 +17,7 @@ from ..native.arithmetic import chosen_line
 from ..native.compiling import compile_for
 from ..native.kernel_files import kernels_of
 from ..native.threads import number_of_threads
-from ..ui import Messages, StatusLine, show, show_note
+from ..ui import Messages, StatusLine, show, show_note, wrapped
 from .gpu import measure_gpu, table
 from .kernel_cases import CASES
 from .limits import OVER, is_over
@@ -147,4 +147,4 @@ class BenchRun:
         names = [file.stem for file in kernels_of(package).written if file.stem in needed]
         compile_for(self._package, names, self._words)
         if "packed" in names:
-            show_note(chosen_line(self._words))
+            show_note(wrapped(chosen_line(self._words)))

@@ -15,7 +15,7 @@ from ..base.reporting import is_learners
 from ..native.arithmetic import allow_int8, chosen_line
 from ..native.compiling import are_compiled, are_off, compile_for
 from ..native.threads import check_threads, set_threads
-from ..ui import CommandError, Messages, one_of, phrase, show_note
+from ..ui import CommandError, Messages, one_of, phrase, show_note, wrapped
 from .needs import has_cache, is_written, open_stubs
 from .package_protocols import Cache, Model, Sampler, Tokenizer
 
@@ -202,7 +202,7 @@ class LoadedModel:
                 raise CommandError("tuned_refused", reason=error, exit_code=1) from None
             raise CommandError("layers_failed", layers=TUNED, reason=error, exit_code=1) from None
         if self._wanted.layers == TUNED:
-            show_note(chosen_line(Messages(), self._is_quantised))
+            show_note(wrapped(chosen_line(Messages(), self._is_quantised)))
 
     def _report(self, written: Collection[str], names: Collection[str]) -> None:
         if missing := [name for name in names if not self._is_written(name)]:

@@ -67,11 +67,9 @@ def _told(choice: Choice, words: Messages) -> str:
     """Return the number types and for how many tokens at once each is used."""
     from tiny_llm_native.matmul.arithmetic import FEW, SOME
 
-    if len(set(choice)) == 1:
+    if choice.few == choice.some == choice.many:
         return choice.few
-    told = words("arithmetic_more", name=choice.many)
-    if choice.some != choice.many:
-        told = words("arithmetic_up_to", name=choice.some, most=SOME, rest=told)
-    if choice.few != choice.some:
-        told = words("arithmetic_up_to", name=choice.few, most=FEW, rest=told)
-    return told
+    if choice.few == choice.some or choice.some == choice.many:
+        most = SOME if choice.few == choice.some else FEW
+        return words("arithmetic_two", few=choice.few, most=most, many=choice.many)
+    return words("arithmetic_three", few_rows=FEW, some_rows=SOME, **choice._asdict())
