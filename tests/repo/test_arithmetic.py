@@ -243,7 +243,9 @@ def test_three_number_types_are_told():
     choice = Choice("float32", "int8", "bfloat16")
     said = "float32 for up to 8 tokens at once, int8 for up to 32, bfloat16 for more"
     assert _told(choice, Messages("en")) == said
-    assert "一度に 8 トークンまでは float32、32 トークンまでは int8、それより多いときは bfloat16" in _told(choice, Messages("ja"))
+    assert "一度に 8 トークンまでは float32、32 トークンまでは int8、それより多いときは bfloat16" in _told(
+        choice, Messages("ja")
+    )
 
 
 def test_a_wrong_name_ends_a_command(monkeypatch):
@@ -263,8 +265,6 @@ def test_doctor_shows_speeds_and_choice(kept, problems, state):
     arithmetic.remember(Speeds(2, {"float32": 12.34e9}, {"float32": 45e9}, {"float32": 56e9}, problems))
     check = doctor._arithmetic(Messages("en"))
     assert (check.name, check.state) == ("arithmetic", state)
-    assert (
-        "float32: 12.3 GB/s with 1 row, 45 GFLOP/s with 16 rows, 56 GFLOP/s with 64 rows; " in check.found
-    )
+    assert "float32: 12.3 GB/s with 1 row, 45 GFLOP/s with 16 rows, 56 GFLOP/s with 64 rows; " in check.found
     assert ("int8 does not compile: panels.h:1: no; " in check.found) == bool(problems)
     assert check.found.endswith("chosen: float32; chosen with --fast: float32")
