@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from docutils import nodes
@@ -72,7 +73,7 @@ class Bench(CourseDirective):
         return file, found
 
     def peers(self) -> tuple[Path, list[list[str]]]:
-        """Return the best speeds of each peer and of the course, and the median ratio of all rounds."""
+        """Return the medians of all rounds: the speeds of each peer and of the course, and their ratio."""
         file = RESULTS / "peers.json"
         found = self.read(file)
         rows = [
@@ -81,7 +82,7 @@ class Bench(CourseDirective):
         for peer, ratios in found["ratios"].items():
             for what, ratio in ratios.items():
                 speeds = [
-                    max(each[of][name] for each in found["rounds"] if of in each)
+                    median(each[of][name] for each in found["rounds"] if of in each)
                     for of, name in ((peer, what), ("ours", what.replace(" 16", " 128")))
                 ]
                 kind, length = what.split()
