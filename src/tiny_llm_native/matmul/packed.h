@@ -122,15 +122,15 @@ void multiply_dense(const PreparedRows& x, const Panels& weight, const Threads& 
             }
             for (int64_t first = 0; first < x.count; first += A::DENSE_TILE) {
                 const Tile<A, A::DENSE_TILE> tile(x, first);
-                with_count<A::DENSE_TILE>(tile.count, [&]<int M>() {
-                    for (int64_t slab = low; slab < high; slab++) {
-                        Sixteen out[M][PANELS];
+                for (int64_t slab = low; slab < high; slab++) {
+                    Sixteen out[A::DENSE_TILE][PANELS];
+                    with_count<A::DENSE_TILE>(tile.count, [&]<int M>() {
                         A::template dense_product<M>(dense + (slab - low) * size, groups, tile.inputs, out);
-                        for (int m = 0; m < M; m++)
-                            for (int64_t p = 0; p < std::min(PANELS, weight.count() - slab * PANELS); p++)
-                                use(first + m, (slab * PANELS + p) * ROWS, out[m][p]);
-                    }
-                });
+                    });
+                    for (int64_t m = 0; m < tile.count; m++)
+                        for (int64_t p = 0; p < std::min(PANELS, weight.count() - slab * PANELS); p++)
+                            use(first + m, (slab * PANELS + p) * ROWS, out[m][p]);
+                }
             }
         }
     });
